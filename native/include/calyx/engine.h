@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine: a job goes in, a result comes out. It makes I/O and measures it; it has no main, prints nothing
+ * and knows nothing of agents. Life of one job:
+ *
+ *   calyx_job_check -> calyx_crew_open (all that allocates, opens, registers, starts threads)
+ *       -> calyx_crew_start(start_ns) -> [ calyx_crew_progress ... ] -> calyx_crew_wait -> calyx_crew_result -> calyx_crew_close
+ *
+ * One crew runs one job with one thread, one ring and one file for each path. Functions return 0 or -errno and leave
+ * out-parameters untouched on failure. Times are CLOCK_MONOTONIC nanoseconds.
+ */
+#ifndef CALYX_ENGINE_H
+#define CALYX_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "calyx/histogram.h"
+
+enum calyx_rw { CALYX_READ, CALYX_WRITE, CALYX_RANDREAD, CALYX_RANDWRITE, CALYX_RW, CALYX_RANDRW };
+enum calyx_setup { CALYX_SETUP_AUTO, CALYX_SETUP_SQPOLL, CALYX_SETUP_DEFER, CALYX_SETUP_COOP, CALYX_SETUP_PLAIN };
+enum calyx_refill { CALYX_REFILL_EACH, CALYX_REFILL_BATCH };
+enum calyx_buffers { CALYX_BUFFERS_AUTO, CALYX_BUFFERS_REGISTERED, CALYX_BUFFERS_PLAIN };
+enum calyx_direction { CALYX_DIR_READ, CALYX_DIR_WRITE, CALYX_DIR_SYNC, CALYX_DIRECTIONS };
+
+#define CALYX_JOBS_MAX 256
+#define CALYX_IODEPTH_MAX 4096
+#define CALYX_REASON_MAX 256
+#define CALYX_ERRORS_MAX 32
+
+struct calyx_job {
+	const char *const *paths; /* one a thread */
+	uint32_t paths_count;
+	enum calyx_rw rw;
+	uint64_t bs, size; /* bytes; size of each file that is used */
+	uint32_t iodepth;
+	uint64_t ramp_ns, runtime_ns, interval_ns, deadline_ns; /* deadline is relative to start */
+	uint32_t rwmixread;
+	uint64_t rate_iops; /* per thread, 0 none */
+	bool direct;
+	uint32_t fsync; /* after each N writes, 0 never */
+	uint64_t seed, data_seed;
+	enum calyx_setup setup;
+	enum calyx_refill refill;
+	enum calyx_buffers buffers;
+	bool fixed_files;
+};
+
+/* What took effect; equal for all threads of a crew, or the crew is refused. */
+struct calyx_setup_taken {
+	enum calyx_setup requested, took;
+	bool sqpoll, defer_taskrun, coop_taskrun, single_issuer, no_sqarray;
+	bool fixed_files, fixed_buffers, direct;
+	enum calyx_refill refill;
+	uint64_t buffer_bytes;
+	uint32_t sq_entries, cq_entries;
+	char why[CALYX_REASON_MAX]; /* why less than asked took effect; else empty */
+};
+
+struct calyx_error_count {
+	enum calyx_direction direction;
+	int error; /* positive errno */
+	uint64_t count, first_offset;
+};
+
+struct calyx_interval {
+	uint64_t read_ios, read_bytes, write_ios, write_bytes, latency_max_ns;
+};
+
+struct calyx_direction_result {
+	uint64_t ios, bytes, errors, short_ios;
+	struct calyx_histogram latency;
+};
+
+struct calyx_result {
+	uint64_t started_ns; /* first published I/O of any thread; 0 when there was none */
+	uint64_t window_start_ns, window_end_ns, ended_ns;
+	struct calyx_direction_result directions[CALYX_DIRECTIONS];
+	const struct calyx_interval *intervals;
+	uint32_t intervals_count;
+	uint64_t interval_ns;
+	struct calyx_setup_taken setup;
+	uint64_t enter_calls, submitted, eagain, short_ios, unfinished, wakeups;
+	struct calyx_error_count errors[CALYX_ERRORS_MAX];
+	uint32_t errors_count;
+	bool stopped; /* ended by calyx_crew_stop, before the window's end */
+	char failure[CALYX_REASON_MAX]; /* empty when the job ran to its end */
+};
+
+struct calyx_progress {
+	uint64_t started_ns; /* 0 before the first I/O */
+	uint64_t ios, bytes, oldest_ns /* age of the oldest I/O in flight */;
+	bool done;
+};
+
+struct calyx_crew;
+
+/* Is this job sensible? 0, or -EINVAL with a sentence in reason (CALYX_REASON_MAX bytes). */
+int calyx_job_check(const struct calyx_job *job, char *reason);
+
+/* After success all that a run needs is allocated, opened and registered, and the threads wait for their start. */
+int calyx_crew_open(const struct calyx_job *job, struct calyx_crew **crew, char *reason);
+const struct calyx_setup_taken *calyx_crew_setup(const struct calyx_crew *crew);
+/* Sets the start line; never blocks. -ETIME when it has passed. */
+int calyx_crew_start(struct calyx_crew *crew, uint64_t start_ns);
+void calyx_crew_progress(const struct calyx_crew *crew, struct calyx_progress *progress);
+/* May be called from any thread and from a signal handler; also before start. */
+void calyx_crew_stop(struct calyx_crew *crew);
+/* Waits at most timeout_ns: 0 done, -ETIME still running. */
+int calyx_crew_wait(struct calyx_crew *crew, uint64_t timeout_ns);
+/* Valid after calyx_crew_wait returned 0 (or close), until close. */
+const struct calyx_result *calyx_crew_result(struct calyx_crew *crew);
+void calyx_crew_close(struct calyx_crew *crew);
+
+/* Laying out a file (target.c): made with O_EXCL, written with data that no layer can compress or deduplicate, synced, and
+ * checked for unwritten extents and holes. progress may be NULL; when it returns true the layout stops with -ECANCELED. */
+struct calyx_layout {
+	uint64_t written_bytes, extents, unwritten_bytes, hole_bytes;
+	bool fiemap; /* false: the file system cannot say */
+};
+int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
+			bool (*progress)(void *context, uint64_t written_bytes), void *context,
+			struct calyx_layout *layout, char *reason);
+int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout);
+
+/* Which set-ups does this kernel accept? Bits 1u << enum calyx_setup; features as IORING_FEAT_*. 0 or -errno of io_uring_setup. */
+int calyx_ring_probe(uint32_t *setups, uint32_t *features);
+
+uint64_t calyx_now_ns(void);
+
+#endif
