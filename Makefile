@@ -1,0 +1,98 @@
+# Every verb of calyx-orch's yard; `make help` lists them. On a fresh Debian or Ubuntu `make demo` and `make test` do all
+# set-up (tools/bootstrap): packages where root or sudo allows, a virtual environment in .venv, the build.
+# Stamps in .venv make a second run quick; what was changed in native/ or agent/src/ is built anew.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON_VENV := $(BIN)/python
+PIP := $(PYTHON_VENV) -m pip --disable-pip-version-check --quiet
+SETUP := $(VENV)/.stamp-setup
+BUILT := $(VENV)/.stamp-built
+DEV := $(VENV)/.stamp-dev
+CMAKE = $(shell [ -x $(BIN)/cmake ] && echo $(BIN)/cmake || echo cmake)
+CTEST = $(shell [ -x $(BIN)/ctest ] && echo $(BIN)/ctest || echo ctest)
+GENERATOR = $(shell if [ -x $(BIN)/ninja ] || command -v ninja >/dev/null; then echo Ninja; else echo 'Unix Makefiles'; fi)
+# What the compiled parts are made of; a changed list of the package's files (new, gone) builds anew as well.
+SOURCES := CMakeLists.txt pyproject.toml $(shell find native agent/src -type f 2>/dev/null) $(wildcard agent/calyx_agent/*.py)
+FILES := $(VENV)/.stamp-files
+C_FILES = $(shell git ls-files '*.c' '*.h')
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help build dev demo test test-slow test-native check format bench agents lab docs clean FORCE
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+$(SETUP): tools/bootstrap
+	tools/bootstrap
+	@touch $@
+
+$(FILES): FORCE | $(SETUP)
+	@find orchestrator agent/calyx_agent dashboards inventories -name '*.py' -o -name '*.yaml' -o -name '*.j2' | sort >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+$(BUILT): $(SETUP) $(SOURCES) $(FILES)
+	$(PIP) install --group build
+	$(PIP) install --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(BUILT) pyproject.toml
+	$(PIP) install --group dev
+	@touch $@
+
+build: $(BUILT) ## set up, then build the package and the agent into .venv
+
+dev: $(DEV) ## build, and the tools of the checks and tests
+
+demo: build ## run a fleet of loopback guests end to end and say where its report lies
+	$(BIN)/calyx-orch demo $(DEMO_ARGS)
+
+test: dev test-native ## the everyday tests: C and Python
+	$(PYTHON_VENV) -m pytest -m 'not slow' $(PYTEST_ARGS)
+
+test-slow: dev ## the tests beyond the everyday ones
+	$(PYTHON_VENV) -m pytest -m slow $(PYTEST_ARGS)
+
+test-native: $(SETUP) ## the C tests, plain and under ASan and UBSan
+	$(CMAKE) -S . -B build/native -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Release -DCALYX_TESTS=ON
+	$(CMAKE) --build build/native
+	$(CTEST) --test-dir build/native --output-on-failure
+	$(CMAKE) -S . -B build/native-asan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_SANITIZE=ON
+	$(CMAKE) --build build/native-asan
+	$(CTEST) --test-dir build/native-asan --output-on-failure
+
+check: dev ## formatting, lint, types, import directions, docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	$(PYTHON_VENV) tools/unfinished.py
+	$(PYTHON_VENV) tools/cli_reference.py --check
+	$(PYTHON_VENV) -m pytest tests/unit/test_docs.py
+
+format: dev ## lay out Python and C as the checks want it
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
+
+docs: build ## write the generated pages of docs/ anew
+	$(PYTHON_VENV) tools/cli_reference.py
+
+bench: build ## the benchmarks, shortened; ratios against peers
+	@set -e; for program in $$(find benchmarks -name '*.py'); do echo "== $$program"; $(PYTHON_VENV) $$program --quick; done
+
+agents: $(SETUP) ## static agents for x86_64 and aarch64 (zig as the C compiler, 100 MB of download)
+	$(PIP) install 'ziglang>=0.13'
+	tools/agents
+
+lab: dev ## the suites that need root: loop devices, cgroups, throttled disks
+	$(PYTHON_VENV) -m pytest -m root $(PYTEST_ARGS)
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f $(BUILT) $(FILES) agent/calyx_agent/bin/calyx-agent-* agent/calyx_agent/_engine*.so
