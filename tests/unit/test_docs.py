@@ -1,0 +1,130 @@
+"""The docs keep up with the program: every inventory key, verb, option and exit code is documented, no link is dead."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calyx_orch import errors
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+HEAVY = {"pandas", "plotly", "asyncssh", "numpy", "jinja2", "cryptography"}
+
+
+def pages() -> list[Path]:
+    own = [
+        *ROOT.glob("*.md"),
+        *DOCS.rglob("*.md"),
+        *(ROOT / "benchmarks").glob("*.md"),
+        *(ROOT / "inventories").glob("*.md"),
+    ]
+    return sorted(own)
+
+
+def without_code(text: str) -> str:
+    """The text of a page without fenced blocks and inline code, which hold no links."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as the usual renderers make them."""
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#{1,6} +(.+?) *$", plain, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> Iterator[str]:
+    for target in re.findall(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)", without_code(page.read_text(encoding="utf-8"))):
+        if not re.match(r"[a-z][a-z0-9+.-]*:", target):
+            yield target
+
+
+def dead_links(page: Path) -> list[str]:
+    dead = []
+    for target in links(page):
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        missing_anchor = (
+            anchor and file.suffix == ".md" and file.is_file() and anchor not in anchors(file.read_text("utf-8"))
+        )
+        if not file.exists() or missing_anchor:
+            dead.append(target)
+    return dead
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_relative_link_is_dead(page: Path) -> None:
+    """Every relative link and picture of a page leads to a file, and its anchor to a heading."""
+    assert dead_links(page) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    """The check above sees a missing file, a missing anchor and a missing picture, and lets live ones and code pass."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A head\n[a](page.md#a-head) [b](gone.md) [c](#none) ![d](gone.png) `[e](code.md)` [f](https://x.example/y)\n"
+    )
+    assert dead_links(page) == ["gone.md", "#none", "gone.png"]
+
+
+def schema_keys(schema: Any) -> set[str]:
+    """Every property name anywhere in a JSON Schema."""
+    if isinstance(schema, list):
+        return set().union(*map(schema_keys, schema)) if schema else set()
+    if not isinstance(schema, dict):
+        return set()
+    own = set(schema["properties"]) if isinstance(schema.get("properties"), dict) else set()
+    return own.union(*(schema_keys(value) for value in schema.values()))
+
+
+def test_every_inventory_key_is_documented() -> None:
+    """docs/inventory.md names each key of the schema, as code."""
+    from calyx_orch.inventory import schema
+
+    keys = schema_keys(schema())
+    assert {"guests", "targets", "workloads", "iodepth"} <= keys
+    spans = re.findall(r"`([^`\n]+)`", (DOCS / "inventory.md").read_text(encoding="utf-8"))
+    fenced = re.findall(
+        r"^```.*?^```", (DOCS / "inventory.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    named = set(re.findall(r"\w+", " ".join(spans))) | set(re.findall(r"(\w+):", " ".join(fenced)))
+    assert sorted(keys - named) == []
+
+
+def test_every_exit_code_is_documented() -> None:
+    """The table of docs/exit-codes.md holds exactly the codes of errors.py."""
+    codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    table = re.findall(r"^\| *`?(\d+)`? *\|", (DOCS / "exit-codes.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert sorted(map(int, table)) == sorted(codes)
+
+
+def test_the_cli_reference_is_current() -> None:
+    """docs/cli.md is what the program says of itself, and every verb and option says something."""
+    check = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "cli_reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """`calyx-orch --help` answers without pandas, plotly, asyncssh and the like."""
+    program = (
+        "import sys\nsys.argv = ['calyx-orch', '--help']\nfrom calyx_orch.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('MODULES', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    answer, _, modules = done.stdout.partition("MODULES")
+    assert "run" in answer
+    assert "calyx_orch" in modules.split()
+    assert sorted(HEAVY & set(modules.split())) == []
