@@ -429,6 +429,7 @@ class Answers:
     """All that a guest sent for one round, raw: up-messages by type (the last of each), documents by name, and clocks.
 
     `clock` converts the guest's times to the controller's; `held_start_ns` is the start line on the guest's clock.
+    `start_line_ns` is the start line on the controller's clock (None: `held_start_ns` converted by `clock`).
     """
 
     messages: Mapping[str, Mapping[str, Any]]
@@ -437,6 +438,7 @@ class Answers:
     held_start_ns: int
     lost_time: LostTime | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    start_line_ns: int | None = None
 
 
 @dataclass(frozen=True)
