@@ -1,0 +1,173 @@
+"""The command line: a table of verbs, each of which calls one function in `commands`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from calyx_orch import __version__
+from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_INTERRUPTED, CalyxError, UsageError
+
+app = typer.Typer(
+    name="calyx-orch",
+    help="Benchmark the disks of many Linux guests at once, beside fio, and compare guests and VM hosts.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+EXIT_CODES = "Exit codes: 0 fine, 1 a budget or baseline was missed, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"calyx-orch {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EXIT_CODES)
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=EXIT_CODES)
+def run(
+    inventory: Annotated[
+        str | None, typer.Argument(help="Inventory: a YAML file, a program that prints one, or - .")
+    ] = None,
+    guest: Annotated[
+        list[str] | None, typer.Option(help="Instead of an inventory: a guest as [user@]address[:port]; repeat.")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="With --guest: the directory to measure on each.")] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(help="Only these guests, groups or vm_hosts (globs); repeat.")
+    ] = None,
+    workload: Annotated[list[str] | None, typer.Option(help="Only these workloads (globs); repeat.")] = None,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Blocks of rounds, instead of the inventory's.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Pin the seed of order, offsets and data.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan: rounds, time, bytes; touch nothing.")
+    ] = False,
+    allow_growth: Annotated[
+        bool, typer.Option("--allow-growth", help="Allow more new bytes than is declared free.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to make (default: a new one below calyx-runs/).")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on standard output, all else on standard error.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+) -> None:
+    """Run an inventory: deploy, start all guests together, measure with calyx and fio, compare, report."""
+    from calyx_orch.commands import run as command
+
+    options = command.RunOptions(
+        limit=tuple(limit or ()), workloads=tuple(workload or ()), repetitions=repetitions, dry_run=dry_run, out=out,
+        as_json=json_, allow_growth=allow_growth, seed=seed, quiet=quiet,
+    )  # fmt: skip
+    if inventory is not None and guest:
+        raise UsageError("give either an inventory or --guest, not both")
+    if guest:
+        if target is None:
+            raise UsageError("--guest needs --target: the directory to measure on each guest")
+        raise typer.Exit(command.run_guests(tuple(guest), target, options))
+    if target is not None:
+        raise UsageError("--target goes with --guest; in an inventory the targets stand under `targets:`")
+    if inventory is None:
+        raise UsageError(
+            "name an inventory, or guests with --guest and --target; `calyx-orch init` writes a first inventory"
+        )
+    raise typer.Exit(command.run_file(inventory, options))
+
+
+@app.command(epilog=EXIT_CODES)
+def demo(
+    guests: Annotated[int, typer.Option(min=1, max=32, help="How many loopback guests.")] = 4,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to make (default: a new one below calyx-runs/).")
+    ] = None,
+    keep_report_only: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+) -> None:
+    """Show it all on this machine: loopback guests behind real sshd, measured by the very same code."""
+    from calyx_orch.commands import demo as command
+
+    raise typer.Exit(command.show(guests=guests, out=out, quiet=keep_report_only))
+
+
+@app.command(epilog=EXIT_CODES)
+def report(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    dashboard: Annotated[Path | None, typer.Option(help="A dashboard YAML instead of the fleet's.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page to write (default: report.html in the run folder).")
+    ] = None,
+) -> None:
+    """Draw the report page of a run again."""
+    from calyx_orch.commands import report as command
+
+    raise typer.Exit(command.draw(run_folder, dashboard=dashboard, out=out))
+
+
+@app.command(epilog=EXIT_CODES)
+def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("inventory.yaml")) -> None:
+    """Write a first inventory with comments."""
+    from calyx_orch.commands import init as command
+
+    raise typer.Exit(command.write_first(path))
+
+
+@app.command(epilog=EXIT_CODES)
+def schema() -> None:
+    """Print the JSON Schema of inventories."""
+    from calyx_orch.commands import init as command
+
+    raise typer.Exit(command.print_schema())
+
+
+def main() -> None:
+    """Run the command line; every error becomes one message and its exit code."""
+    sys.exit(_guarded())
+
+
+def _guarded() -> int:
+    try:
+        return app(standalone_mode=False) or 0
+    except click.exceptions.Abort:
+        return EXIT_INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return EXIT_CANNOT_START
+    except CalyxError as error:
+        _say(f"calyx-orch: {error}" if not isinstance(error, UsageError) else str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAULT
+    except Exception:
+        traceback.print_exc()
+        _say("calyx-orch: this is our fault; please report it with the lines above")
+        return EXIT_FAULT
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One module a verb: words of the command line become calls, and an exit code comes back."""

@@ -1,0 +1,165 @@
+"""`calyx-orch run`: an inventory becomes a plan, a run folder, a table, a report and one closing sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from calyx_orch import inventory as inventories
+from calyx_orch import plan as planning
+from calyx_orch import runner, sources, units, workloads
+from calyx_orch.coordination import is_quorum_met
+from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, UsageError
+from calyx_orch.model import Inventory, Plan, RunRecord
+from calyx_orch.report.live import Live, live_for
+from calyx_orch.store import archive
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What the command line says besides the inventory. `parent` is where run folders are made when `out` names none."""
+
+    limit: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    repetitions: int | None = None
+    dry_run: bool = False
+    out: Path | None = None
+    parent: Path = Path("calyx-runs")
+    as_json: bool = False
+    allow_growth: bool = False
+    seed: int | None = None
+    quiet: bool = False
+
+
+def run_file(path: str, options: RunOptions) -> int:
+    """Run an inventory file, program or `-`. Returns the exit code."""
+    text, source, base_dir = sources.read(path)
+    return run_inventory(
+        inventories.parse(text, source=source, base_dir=base_dir, presets=workloads.read_presets()), options
+    )
+
+
+def run_guests(guests: tuple[str, ...], target: str, options: RunOptions) -> int:
+    """Run on guests named on the command line, with the quick first workloads. Returns the exit code."""
+    return run_inventory(inventories.from_guests(guests, target=target, presets=workloads.read_presets()), options)
+
+
+def run_inventory(inventory: Inventory, options: RunOptions, *, on_folder: Callable[[Path], None] | None = None) -> int:
+    """Plan, run, write the report, tell how it went. Returns the exit code."""
+    plan = plan_of(inventory, options)
+    console = Console(stderr=options.as_json, highlight=False)
+    if options.dry_run:
+        return _show_plan(plan, options, console)
+    guard_growth(plan, allowed=options.allow_growth)
+    folder = archive.RunFolder.create(options.parent, plan, path=options.out)
+    if on_folder is not None:
+        on_folder(folder.path)
+    try:
+        signal_number = asyncio.run(_run(plan, folder, live_for(console, quiet=options.quiet)))
+    finally:
+        folder.close()
+    record = archive.read(folder.path)
+    tell(record, console, as_json=options.as_json)
+    return 128 + signal_number if signal_number else exit_code(record)
+
+
+def plan_of(inventory: Inventory, options: RunOptions) -> Plan:
+    """The plan of these options; a seed is drawn when neither the inventory nor the options pin one."""
+    pinned = options.seed if options.seed is not None else inventory.seed
+    seed = secrets.randbits(32) if pinned is None else pinned
+    return planning.make(
+        inventory, limit=options.limit, workloads=options.workloads, repetitions=options.repetitions, seed=seed
+    )
+
+
+def guard_growth(plan: Plan, *, allowed: bool) -> None:
+    """Raise UsageError when a vm_host or storage would grow by more than it has free, or than is safe to assume."""
+    beyond = [growth for growth in plan.growth if growth.exceeds]
+    if not beyond or allowed:
+        return
+    lines = []
+    for growth in beyond:
+        limit = units.format_bytes(growth.limit_bytes)
+        why = f"of {limit} declared free" if growth.declared else f"and declares no free space (assumed: {limit})"
+        lines.append(f"  {growth.kind} {growth.name}: {units.format_bytes(growth.new_bytes)} of new files {why}")
+    raise UsageError(
+        "this run would write more new bytes than it may:\n" + "\n".join(lines) + "\n"
+        "use smaller files or fewer guests, declare `free:` there, or pass --allow-growth"
+    )
+
+
+async def _run(plan: Plan, folder: archive.RunFolder, live: Live) -> int:
+    """Run with signals caught: the first stops the guests in good order, the second leaves at once. Returns the signal."""
+    interrupted = asyncio.Event()
+    caught: list[int] = []
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(runner.run(plan, folder=folder, live=live, interrupted=interrupted))
+
+    def on_signal(number: int) -> None:
+        caught.append(number)
+        if len(caught) == 1:
+            live.note("interrupted: stopping and cleaning the guests; once more to leave at once")
+            interrupted.set()
+        else:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        live.note("left at once: agents remove their files when they notice that the controller is gone")
+    finally:
+        live.close()
+    return caught[0] if caught else 0
+
+
+def exit_code(record: RunRecord) -> int:
+    """0, 3 when a guest failed (unless the policy's quorum was met), 130 when interrupted."""
+    if record.status == "interrupted":
+        return EXIT_INTERRUPTED
+    failed = [outcome for outcome in record.outcomes if outcome.state in ("lost", "partial")]
+    if not failed and record.status == "finished":
+        return EXIT_FINE
+    policy = record.plan.inventory.policy
+    whole = len(record.outcomes) - len(failed)
+    if (
+        record.status == "finished"
+        and policy.quorum is not None
+        and is_quorum_met(policy, alive=whole, planned=len(record.outcomes))
+    ):
+        return EXIT_FINE
+    return EXIT_GUEST_FAILED
+
+
+def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
+    """Write the report beside the run, and show the table and the closing sentence."""
+    from calyx_orch.analysis import summary as analysis
+    from calyx_orch.analysis import verdict
+    from calyx_orch.report import page, terminal
+
+    summary = analysis.summarise(record)
+    out = page.write(record, summary, out=Path(record.folder) / "report.html")
+    if as_json:
+        json.dump(terminal.to_json(record, summary), sys.stdout, indent=1, allow_nan=False)
+        sys.stdout.write("\n")
+    terminal.show(record, summary, verdict.sentence(record, summary), console)
+    console.print(f"run folder: {record.folder}\nreport: {out}", soft_wrap=True, markup=False)
+
+
+def _show_plan(plan: Plan, options: RunOptions, console: Console) -> int:
+    from calyx_orch.report import terminal
+
+    if options.as_json:
+        sys.stdout.write(planning.to_json(plan) + "\n")
+    else:
+        terminal.dry_run(plan, planning.describe(plan), console)
+    return EXIT_FINE

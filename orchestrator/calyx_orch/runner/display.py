@@ -1,0 +1,97 @@
+"""What the live view is told: the state of every guest, put together from rounds and beats, at most twice a second."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calyx_orch.model import Plan, Round
+from calyx_orch.report.live import GuestStatus, Live, Progress
+
+EVERY_S = 0.5
+ROUND_OVERHEAD_S = 2.5
+
+
+class Display:
+    """Keeps the state of the fleet for a `Live`. All methods are cheap; the drawing happens in `tell_while`."""
+
+    def __init__(self, live: Live, plan: Plan, guests: Iterable[str]) -> None:
+        self.live = live
+        self.plan = plan
+        self._status = {name: GuestStatus(name, "waiting") for name in guests}
+        self._last_beat: dict[str, tuple[int, int, int]] = {}
+        self._began = time.monotonic()
+        self._phase = ""
+        self._label = ""
+        self._round_number = 0
+        self._rounds: tuple[Round, ...] = plan.rounds
+        self._round_began = 0.0
+
+    def phase(self, text: str) -> None:
+        """A new phase begins."""
+        self._phase = text
+        self.live.phase(text)
+
+    def round(self, number: int, rounds: tuple[Round, ...]) -> None:
+        """The `number`-th (from 1) of `rounds` begins."""
+        self._round_number, self._rounds, self._round_began = number, rounds, time.monotonic()
+        r = rounds[number - 1]
+        self._label = f"block {r.block + 1}, {r.workload.name} on {r.target}, {r.engine}, {r.load.value}"
+        self._last_beat.clear()
+        self.phase(
+            f"round {number} of {len(rounds)}: {self._label} ({len(r.guests)} guest{'s' * (len(r.guests) != 1)})"
+        )
+
+    def state(self, guest: str, state: str, detail: str = "") -> None:
+        """A guest has a new state."""
+        known = self._status[guest]
+        if state in ("lost", "failed") and known.state not in ("lost", "failed"):
+            self.live.note(f"{guest}: {state}: {detail}" if detail else f"{guest}: {state}")
+        self._status[guest] = GuestStatus(guest, state, detail)
+
+    def beat(self, guest: str, message: Mapping[str, Any]) -> None:
+        """A guest says how far it is; untrusted, so anything odd is passed over."""
+        try:
+            if message.get("phase") == "prepare":
+                share = 100 * int(message["done_bytes"]) // max(1, int(message["total_bytes"]))
+                self._status[guest] = GuestStatus(guest, "laying out", f"{share} %")
+                return
+            now, ios, moved = int(message["now_ns"]), int(message["ios"]), int(message["bytes"])
+        except (KeyError, TypeError, ValueError):
+            return
+        before = self._last_beat.get(guest)
+        self._last_beat[guest] = (now, ios, moved)
+        if before is not None and now > before[0]:
+            seconds = (now - before[0]) / 1e9
+            rates = (max(0.0, (ios - before[1]) / seconds), max(0.0, (moved - before[2]) / seconds))
+            self._status[guest] = GuestStatus(guest, str(message.get("phase", "running"))[:12], "", *rates)
+
+    async def tell(self) -> None:
+        """Show the fleet until cancelled."""
+        while True:
+            self.live.update(self._progress())
+            await asyncio.sleep(EVERY_S)
+
+    def _progress(self) -> Progress:
+        now = time.monotonic()
+        return Progress(
+            phase=self._phase,
+            round_number=self._round_number,
+            rounds=len(self._rounds),
+            label=self._label,
+            elapsed_s=now - self._began,
+            remaining_s=self._remaining_s(now),
+            guests=tuple(self._status.values()),
+        )
+
+    def _remaining_s(self, now: float) -> float:
+        if self._round_number == 0:
+            return max(0.0, self.plan.estimated_s - (now - self._began))
+        costs = [self._cost_s(r) for r in self._rounds[self._round_number - 1 :]]
+        return max(0.0, costs[0] - (now - self._round_began)) + sum(costs[1:])
+
+    def _cost_s(self, round_: Round) -> float:
+        w = round_.workload
+        return w.ramp_s + w.runtime_s + self.plan.inventory.lost_time_probe_s + ROUND_OVERHEAD_S

@@ -1,0 +1,341 @@
+"""A whole run from connecting to cleaning; the order of its steps reads from top to bottom in `_Run.run`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from calyx_orch import coordination as co
+from calyx_orch import deploy, engines, transport
+from calyx_orch import plan as planning
+from calyx_orch.errors import CalyxError, GuestError
+from calyx_orch.model import Guest, GuestOutcome, Layout, Measurement, Plan, Round
+from calyx_orch.report.live import Live
+from calyx_orch.runner import preflight
+from calyx_orch.runner.display import Display
+from calyx_orch.runner.rounds import RoundRunner, data_seed, measurements
+from calyx_orch.runner.session import Session
+from calyx_orch.store.archive import RunFolder
+
+REHEARSE_WITHIN_S = 30.0
+LAYOUT_BYTES_PER_S_MIN = 4 << 20  # a target slower than this is given up
+CLEAN_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended: `status` is finished, interrupted or failed."""
+
+    status: str
+    outcomes: tuple[GuestOutcome, ...]
+    notes: tuple[str, ...]
+
+
+class _InterruptedRun(Exception):  # noqa: N818 - a way out of the flow, not an error
+    """The user wants to end; whatever was measured is kept."""
+
+
+async def run(
+    plan: Plan, *, folder: RunFolder, live: Live, interrupted: asyncio.Event, pool: transport.Pool | None = None
+) -> Ended:
+    """Run a plan and write everything into `folder`.
+
+    Single guests that fail are outcomes, not errors. Raises RefusedError when preflight refuses the whole plan. When
+    `interrupted` is set the guests are stopped and cleaned, and what was measured is kept.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        pool = pool or await stack.enter_async_context(transport.Pool())
+        return await _Run(plan, folder, live, interrupted, pool).run()
+
+
+@dataclass
+class _Run:
+    plan: Plan
+    folder: RunFolder
+    live: Live
+    interrupted: asyncio.Event
+    pool: transport.Pool
+    sessions: dict[str, Session] = field(default_factory=dict)
+    transports: dict[str, transport.Transport] = field(default_factory=dict)
+    troubles: dict[str, tuple[str, str]] = field(default_factory=dict)  # guest -> (step, reason)
+    guest_notes: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    answered: dict[str, list[Measurement]] = field(default_factory=dict)
+    display: Display = field(init=False)
+
+    async def run(self) -> Ended:
+        guests = _guests_of(self.plan)
+        self.display = Display(self.live, self.plan, (guest.name for guest in guests))
+        teller = asyncio.create_task(self.display.tell())
+        leases = asyncio.create_task(self._keep_leases())
+        status = "failed"
+        try:
+            self.display.phase(f"connecting to {_count(guests)}")
+            await self._unless_interrupted(self._each(guests, self._connect, "connect"))
+            self.display.phase(f"inspecting {_count(self._alive())}")
+            await self._unless_interrupted(self._each(self._alive(), self._inspect, "preflight"))
+            self._settle_baselines()
+            self.folder.keep_facts({name: session.facts for name, session in self.sessions.items()})
+            self.display.phase(f"laying out files on {_count(self._alive())}")
+            await self._unless_interrupted(self._each(self._alive(), self._lay_out, "prepare"))
+            await self._unless_interrupted(self._each(self._alive(), self._rehearse, "rehearse"))
+            gc.collect()
+            gc.freeze()  # a collection in the middle of a clock probe would widen its bound
+            status = await self._run_rounds()
+        except _InterruptedRun:
+            status = "interrupted"
+        finally:
+            gc.unfreeze()
+            leases.cancel()
+            await self._shielded_clean()
+            teller.cancel()
+            self.live.close()
+            await asyncio.gather(teller, leases, return_exceptions=True)
+            outcomes = tuple(self._outcome(guest) for guest in guests)
+            if status == "finished" and not any(self.answered.values()):
+                status = "failed"
+            self.folder.finish(status=status, outcomes=outcomes, notes=tuple(self.notes))
+        return Ended(status, outcomes, tuple(self.notes))
+
+    # --- steps for one guest ---
+
+    async def _connect(self, guest: Guest) -> None:
+        self.display.state(guest.name, "connecting")
+        way = await transport.connect(guest.connection, pool=self.pool)
+        self.transports[guest.name] = way
+        agent = await deploy.deploy(way, guest)
+        session = Session(guest, agent, on_beat=lambda message: self.display.beat(guest.name, message))
+        session.start()
+        self.sessions[guest.name] = session
+        self.guest_notes[guest.name] = list(agent.notes)
+        self.folder.note("deployed", time.monotonic_ns(), guest=guest.name, uploaded=agent.uploaded, hello=agent.hello)
+        await session.send("lease", (("ms", 30_000),))
+        self.display.state(guest.name, "connected")
+
+    async def _inspect(self, guest: Guest) -> None:
+        await preflight.inspect(self.sessions[guest.name], self.plan)
+        self.display.state(guest.name, "inspected")
+
+    async def _lay_out(self, guest: Guest) -> None:
+        session = self.sessions[guest.name]
+        for layout in self.plan.layouts:
+            if layout.guest == guest.name:
+                await self._lay_out_target(session, layout)
+        self.display.state(guest.name, "laid out")
+
+    async def _lay_out_target(self, session: Session, layout: Layout) -> None:
+        rate = self.plan.inventory.impact.max_rate_bytes_per_s or 0
+        seed = data_seed(self.plan.seed, layout.guest, f"layout/{layout.target}")
+        pairs: tuple[tuple[str, str | int], ...] = (
+            ("path", layout.path), ("size", layout.size_bytes), ("files", layout.files), ("seed", seed), ("max_bytes_per_s", rate),
+        )  # fmt: skip
+        limit_s = 60.0 + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
+        arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=limit_s)
+        files = [entry for entry in arrival.message.get("files", []) if isinstance(entry, dict)]
+        if len(files) != layout.files:
+            raise GuestError(f"target {layout.target}: {len(files)} of {layout.files} files were laid out")
+        session.files[layout.target] = tuple(str(entry["path"]) for entry in files)
+        session.laid_out[layout.target] = arrival.message
+        for kind in ("unwritten", "holes"):
+            odd = sum(entry.get(kind) or 0 for entry in files)
+            if odd:
+                raise GuestError(
+                    f"target {layout.target}: {odd} bytes are {kind} after the layout, reads would not reach the disk"
+                )
+        if any(entry.get("unwritten") is None for entry in files):
+            self._note_guest(
+                layout.guest, f"target {layout.target}: the file system cannot say whether its extents are written"
+            )
+        self.folder.note(
+            "prepared", time.monotonic_ns(), guest=layout.guest, target=layout.target, answer=arrival.message
+        )
+
+    async def _rehearse(self, guest: Guest) -> None:
+        """Open every calyx job once without starting it: what set-up takes effect is what fio is given, too."""
+        session = self.sessions[guest.name]
+        seen: set[tuple[str, str]] = set()
+        for round_ in self.plan.rounds:
+            key = (round_.workload.name, round_.target)
+            if guest.name in round_.guests and key not in seen:
+                seen.add(key)
+                session.taken[key] = await self._rehearse_job(session, round_)
+        self.display.state(guest.name, "ready")
+
+    async def _rehearse_job(self, session: Session, round_: Round) -> dict[str, Any]:
+        trial = replace(round_, engine="calyx")
+        command = engines.command(
+            trial, paths=session.files[round_.target][: round_.workload.numjobs], data_seed=1, taken={},
+            facts=session.facts, hello=session.agent.hello, fio_path=None,
+        )  # fmt: skip
+        arrival = await session.ask(command.verb, command.pairs, answer="ready", timeout_s=REHEARSE_WITHIN_S)
+        taken = arrival.message.get("setup")
+        await session.ask("stop", answer="result", timeout_s=REHEARSE_WITHIN_S)
+        if not isinstance(taken, dict):
+            raise GuestError(f"workload {round_.workload.name}: the agent does not say what set-up took effect")
+        if taken.get("why"):
+            self._note_guest(session.guest.name, f"workload {round_.workload.name}: {taken['why']}")
+        return taken
+
+    # --- rounds ---
+
+    def _settle_baselines(self) -> None:
+        sessions = list(self.sessions.values())
+        missing = preflight.missing_baselines(self.plan, sessions)
+        preflight.refuse_missing(self.plan, missing)
+        for guest, gaps in missing.items():
+            for engine, why in gaps.items():
+                self._note_guest(guest, f"no {engine} baseline: {why}")
+        self.plan = planning.without(self.plan, {guest: frozenset(gaps) for guest, gaps in missing.items()})
+        self.notes += preflight.twins(sessions)
+        for note in self.notes:
+            self.live.note(note)
+
+    async def _run_rounds(self) -> str:
+        rounds = self.plan.rounds
+        planned = len(_guests_of(self.plan))
+        for number, round_ in enumerate(rounds, start=1):
+            alive = [self.sessions[name] for name in round_.guests if name in self.sessions]
+            if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.sessions), planned=planned):
+                self.notes.append(
+                    f"stopped before round {number} by the policy: {len(self.sessions)} of {planned} guests are left"
+                )
+                return "failed"
+            if not alive:
+                continue
+            self.display.round(number, rounds)
+            await self._run_round(round_, alive)
+            if self.interrupted.is_set():
+                raise _InterruptedRun
+        return "finished"
+
+    async def _run_round(self, round_: Round, sessions: Sequence[Session]) -> None:
+        self.folder.note(
+            "round", time.monotonic_ns(), round=round_.index, name=round_.name, guests=[s.guest.name for s in sessions]
+        )
+
+        def journal(event: co.Event) -> None:
+            details = {key: value for key, value in vars(event).items() if key != "at_ns"}
+            self.folder.note(type(event).__name__, event.at_ns, round=round_.index, **details)
+
+        def status(guest: str, state: co.GuestState, reason: str) -> None:
+            self.display.state(guest, state.value, reason)
+
+        runner = RoundRunner(self.plan, round_, sessions, journal, status, self.interrupted)
+        progress, answers = await runner.run()
+        for guest, answer in answers.items():
+            self.folder.keep_answers(round_, guest, answer)
+        found = measurements(self.plan, round_, progress, answers)
+        self.folder.keep_measurements(found)
+        for measurement in found:
+            self.answered.setdefault(measurement.guest, []).append(measurement)
+            if measurement.status == "failed":
+                self.display.state(measurement.guest, "failed", measurement.why)
+        for guest in progress.guests:
+            if guest.state is co.GuestState.LOST:
+                await self._give_up(guest.name, f"round {round_.index}", guest.reason)
+
+    # --- all guests ---
+
+    async def _each(self, guests: Sequence[Guest], act: Callable[[Guest], Awaitable[None]], step: str) -> None:
+        """Do one step on all guests at once; one that fails is left out with its reason, the others go on."""
+
+        async def guarded(guest: Guest) -> None:
+            try:
+                await act(guest)
+            except CalyxError as error:
+                own = getattr(error, "step", "") or step
+                await self._give_up(guest.name, own, str(error))
+
+        await asyncio.gather(*(guarded(guest) for guest in guests))
+
+    async def _give_up(self, name: str, step: str, reason: str) -> None:
+        self.troubles.setdefault(name, (step, reason))
+        self.display.state(name, "lost", f"{step}: {reason}")
+        self.folder.note("gave up", time.monotonic_ns(), guest=name, step=step, reason=reason)
+        session = self.sessions.pop(name, None)
+        if session is not None:
+            await session.close()
+        way = self.transports.pop(name, None)
+        if way is not None:
+            await way.close()
+
+    async def _unless_interrupted(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for a phase, or leave it when the user interrupts."""
+        task = asyncio.create_task(work)
+        bell = asyncio.create_task(self.interrupted.wait())
+        try:
+            await asyncio.wait({task, bell}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise _InterruptedRun
+            await task
+        finally:
+            bell.cancel()
+        if self.interrupted.is_set():
+            raise _InterruptedRun
+
+    async def _keep_leases(self) -> None:
+        while True:
+            await asyncio.sleep(2.0)
+            for session in list(self.sessions.values()):
+                with contextlib.suppress(CalyxError):
+                    await session.send("alive")
+
+    async def _shielded_clean(self) -> None:
+        """Clean every guest that still answers and close every connection, bounded; a cancellation waits for it."""
+        if self.sessions:
+            self.display.phase(f"cleaning {_count(self._alive())}")
+        cleaning = asyncio.gather(*(self._clean(session) for session in list(self.sessions.values())))
+        await asyncio.shield(cleaning)
+        await asyncio.gather(*(way.close() for way in self.transports.values()), return_exceptions=True)
+
+    async def _clean(self, session: Session) -> None:
+        name = session.guest.name
+        try:
+            await session.send("stop")
+            arrival = await session.ask("clean", answer="cleaned", timeout_s=CLEAN_WITHIN_S)
+            for failure in arrival.message.get("failed") or []:
+                self._note_guest(name, f"could not remove {failure.get('path')}: {failure.get('why')}")
+            self.folder.note("cleaned", time.monotonic_ns(), guest=name, answer=arrival.message)
+        except CalyxError as error:
+            self._note_guest(
+                name, f"cleaning was not confirmed ({error}); the agent removes its files when its channel closes"
+            )
+        await session.close()
+
+    def _note_guest(self, guest: str, note: str) -> None:
+        notes = self.guest_notes.setdefault(guest, [])
+        if note not in notes:
+            notes.append(note)
+            self.live.note(f"{guest}: {note}")
+
+    def _alive(self) -> list[Guest]:
+        return [session.guest for session in self.sessions.values()]
+
+    def _outcome(self, guest: Guest) -> GuestOutcome:
+        """How a guest ended: lost at a step, measured in all its rounds, or in some, or in none."""
+        notes = tuple(self.guest_notes.get(guest.name, ()))
+        if guest.name in self.troubles:
+            step, reason = self.troubles[guest.name]
+            return GuestOutcome(guest.name, "lost", step, reason, notes)
+        found = self.answered.get(guest.name, [])
+        bad = [m for m in found if m.status == "failed"]
+        if bad:
+            state = "partial" if len(bad) < len(found) else "lost"
+            return GuestOutcome(guest.name, state, f"round {bad[0].round_index}", bad[0].why, notes)
+        return GuestOutcome(guest.name, "measured" if found else "skipped", notes=notes)
+
+
+def _guests_of(plan: Plan) -> list[Guest]:
+    named = {name for round_ in plan.rounds for name in round_.guests}
+    return [guest for guest in plan.inventory.guests if guest.name in named]
+
+
+def _count(guests: Sequence[Guest]) -> str:
+    return f"{len(guests)} guest{'s' * (len(guests) != 1)}"

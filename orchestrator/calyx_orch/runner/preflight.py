@@ -1,0 +1,196 @@
+"""Before anything is written: ask every guest what it is and decide, guest by guest, whether it can do its part.
+
+What is asked is I/O; every decision is a pure function from facts to sentences. A guest that cannot do its part is left out with
+one clear line; a baseline that was named and is missing refuses the whole run before any guest has started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from calyx_orch import engines, units
+from calyx_orch.engines import fio
+from calyx_orch.errors import AgentError, GuestError, RefusedError
+from calyx_orch.model import Guest, Layout, Plan, Workload
+from calyx_orch.runner.session import Session
+
+FACTS_WITHIN_S = 20.0
+RESERVE_BYTES = 64 << 20  # what is left free on a target besides the files
+INODES_RESERVE = 16
+
+
+async def inspect(session: Session, plan: Plan) -> None:
+    """Fill in the session's facts and what its fio is. Raises GuestError when the guest cannot do its part of the plan."""
+    paths = [target.path for target in session.guest.targets]
+    pairs: list[tuple[str, str | int]] = [("path", path) for path in paths]
+    pairs.append(("program", "fio"))
+    arrival = await session.ask("facts", pairs, answer="facts", timeout_s=FACTS_WITHIN_S)
+    session.facts = {key: value for key, value in arrival.message.items() if key != "type"}
+    problems = guest_problems(session.guest, plan, session.facts)
+    if problems:
+        raise GuestError("; ".join(problems), step="preflight")
+    wanted = baseline_engines(plan)
+    if wanted:
+        session.fio = await _ask_fio(session)
+        session.facts = {**session.facts, "fio": session.fio}
+
+
+def baseline_engines(plan: Plan) -> tuple[str, ...]:
+    """The fio engines that some round of the plan uses."""
+    return tuple(sorted({r.engine for r in plan.rounds if engines.fio_engine(r.engine) is not None}))
+
+
+async def _ask_fio(session: Session) -> Mapping[str, Any]:
+    path = session.guest.fio_path or _program(session.facts, "fio")
+    if path is None:
+        return {
+            "path": None,
+            "why": f"fio is not installed (looked in PATH {session.facts.get('path_env')} and the usual places)",
+        }
+    try:
+        version = await _capture(session, path, "--version")
+        helped = await _capture(session, path, "--enghelp")
+    except AgentError as error:
+        return {"path": None, "why": f"{path} does not run: {error}"}
+    return {**fio.fio_facts(version, helped), "path": path}
+
+
+async def _capture(session: Session, *argv: str) -> str:
+    """Run a program on the guest and take its standard output. Raises AgentError when it does not end well."""
+    pairs: list[tuple[str, str | int]] = [("arg", argument) for argument in argv]
+    arrival = await session.ask("exec", [*pairs, ("timeout_ms", 10_000)], answer="exited", timeout_s=FACTS_WITHIN_S)
+    message = arrival.message
+    if message.get("status") != 0:
+        said = session.documents.get("stderr", "").strip() or session.documents.get("stdout", "").strip()
+        ended = f"signal {message['signal']}" if message.get("signal") else f"status {message.get('status')}"
+        raise AgentError(f"{' '.join(argv)} ended with {ended}: {said[:200]}", step="exec")
+    return session.documents.get("stdout", "")
+
+
+def _program(facts: Mapping[str, Any], name: str) -> str | None:
+    found = facts.get("programs")
+    for program in found if isinstance(found, list) else []:
+        if isinstance(program, dict) and program.get("name") == name and program.get("path"):
+            return str(program["path"])
+    return None
+
+
+# --- decisions, pure ---------------------------------------------------------------------------------------------
+
+
+def guest_problems(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """What keeps this guest from its part of the plan, as sentences; empty when nothing does."""
+    problems = list(_io_uring_problems(facts, plan.inventory.workloads))
+    found = {entry.get("path"): entry for entry in facts.get("paths") or [] if isinstance(entry, dict)}
+    for layout in plan.layouts:
+        if layout.guest == guest.name:
+            entry = found.get(layout.path)
+            problems += (
+                ["the agent says nothing about " + layout.path] if entry is None else _path_problems(layout, entry)
+            )
+            if entry is not None:
+                problems += _alignment_problems(layout, entry, plan)
+    return tuple(dict.fromkeys(problems))
+
+
+def _io_uring_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
+    ring = facts.get("io_uring")
+    if not isinstance(ring, dict) or not ring.get("ok"):
+        why = ring.get("why") if isinstance(ring, dict) else "the agent does not say"
+        return [f"io_uring cannot be used: {why}"]
+    offered = ring.get("setups") or []
+    return [
+        f"workload {w.name!r} wants setup {w.setup}, which this kernel ({facts.get('kernel')}) does not accept"
+        f" (it has {', '.join(offered)})"
+        for w in workloads
+        if w.setup != "auto" and w.setup not in offered
+    ]
+
+
+def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[str]:
+    path = layout.path
+    if not entry.get("exists"):
+        return [f"target {layout.target}: {path} does not exist: make the directory or change the target's path"]
+    if not entry.get("is_dir"):
+        return [f"target {layout.target}: {path} is no directory; block devices are refused until they can be guarded"]
+    if not entry.get("writable"):
+        return [f"target {layout.target}: cannot write in {path}: {entry.get('why') or 'permission denied'}"]
+    if entry.get("is_ram") and not layout.allow_ram:
+        kind = entry.get("fs_type")
+        return [
+            f"target {layout.target}: {path} is RAM ({kind}), not a disk: choose another path, or set allow_ram: true on it"
+        ]
+    problems = []
+    free = entry.get("free_bytes")
+    if isinstance(free, int) and free < layout.total_bytes + RESERVE_BYTES:
+        needs = units.format_bytes(layout.total_bytes + RESERVE_BYTES)
+        problems.append(
+            f"target {layout.target}: no space left on {path} (needs {needs}, has {units.format_bytes(free)})"
+        )
+    inodes = entry.get("free_inodes")
+    if isinstance(inodes, int) and entry.get("total_inodes") and inodes < layout.files + INODES_RESERVE:
+        problems.append(
+            f"target {layout.target}: no inodes left on {path} (needs {layout.files + INODES_RESERVE}, has {inodes})"
+        )
+    return problems
+
+
+def _alignment_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) -> list[str]:
+    block = entry.get("logical_block_size")
+    if not isinstance(block, int) or block <= 0:
+        return []
+    rounds = [r for r in plan.rounds if r.target == layout.target and layout.guest in r.guests]
+    wrong = {r.workload.name for r in rounds if r.workload.direct and r.workload.bs_bytes % block}
+    return [
+        f"target {layout.target}: workload {name!r} has a bs that is no multiple of the {block}-byte sectors of {entry.get('device')}"
+        for name in sorted(wrong)
+    ]
+
+
+def missing_baselines(plan: Plan, sessions: Sequence[Session]) -> dict[str, dict[str, str]]:
+    """For each guest the baseline engines it lacks and why: `{guest: {engine: sentence}}`."""
+    missing: dict[str, dict[str, str]] = {}
+    for session in sessions:
+        for engine in baseline_engines(plan):
+            why = _lacks(session.fio, engine)
+            if why:
+                missing.setdefault(session.guest.name, {})[engine] = why
+    return missing
+
+
+def _lacks(found: Mapping[str, Any], engine: str) -> str:
+    if found.get("path") is None:
+        return str(found.get("why") or "fio is not installed")
+    offered = found.get("engines")
+    wanted = engines.fio_engine(engine)
+    if offered and wanted not in offered:
+        return f"{found['path']} ({found.get('version')}) has no engine {wanted}"
+    return ""
+
+
+def refuse_missing(plan: Plan, missing: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise RefusedError when a baseline that was named is missing somewhere and may not be skipped."""
+    baselines = plan.inventory.baselines
+    if not missing or baselines.auto or baselines.skip_when_missing:
+        return
+    lines = [f"guest {guest}: {engine}: {why}" for guest, gaps in missing.items() for engine, why in gaps.items()]
+    way_out = "install it there, set `when_missing: skip` under baselines, or use `baselines: auto`"
+    raise RefusedError("a named baseline is missing; no guest was started:\n  " + "\n  ".join(lines) + f"\n{way_out}")
+
+
+def twins(sessions: Sequence[Session]) -> tuple[str, ...]:
+    """Sentences about guests that are one machine by their boot id, unless that is declared."""
+    seen: dict[str, str] = {}
+    notes = []
+    for session in sessions:
+        boot_id = session.facts.get("boot_id")
+        if not isinstance(boot_id, str) or session.guest.same_machine:
+            continue
+        if boot_id in seen:
+            notes.append(
+                f"guests {seen[boot_id]} and {session.guest.name} are the same machine (one boot id):"
+                " set same_machine: true if that is meant"
+            )
+        seen.setdefault(boot_id, session.guest.name)
+    return tuple(notes)

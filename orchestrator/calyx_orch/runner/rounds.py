@@ -1,0 +1,337 @@
+"""One round for real: sends what `coordination.step` asks for, and turns what guests send into its events.
+
+settle -> lost-time probe -> clock -> load .. ready -> arm -> run -> report -> clock -> measurement
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from calyx_orch import clock, engines
+from calyx_orch import coordination as co
+from calyx_orch.errors import CalyxError
+from calyx_orch.model import Answers, ClockBound, LoadMode, LostTime, Measurement, Plan, Round
+from calyx_orch.runner.session import Arrival, Session
+
+PROBES = 20
+PROBES_AT_ONCE = 4
+LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
+READY_WITHIN_S = 60.0
+REPORT_GRACE_S = 45.0
+STOP_WITHIN_S = 12.0
+TICK_S = 0.5
+
+
+@dataclass
+class GuestRound:
+    """What one guest has said in this round."""
+
+    session: Session
+    messages: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    before: ClockBound = field(default_factory=lambda: ClockBound(0, 0))
+    before_at_ns: int = 0
+    start_ns: int = 0  # the start line on the controller's clock
+    held_start_ns: int = 0  # the same on the guest's
+    lost_time: LostTime | None = None
+    abandoned: bool = False
+
+
+@dataclass
+class RoundRunner:
+    """Runs one round on the given sessions. `journal` hears every event, `status` every change of a guest's state."""
+
+    plan: Plan
+    round: Round
+    sessions: Sequence[Session]
+    journal: Callable[[co.Event], None]
+    status: Callable[[str, co.GuestState, str], None]
+    interrupted: asyncio.Event
+    _guests: dict[str, GuestRound] = field(default_factory=dict)
+    _events: asyncio.Queue[co.Event] = field(default_factory=asyncio.Queue)
+    _followers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def run(self) -> tuple[co.RoundProgress, dict[str, Answers]]:
+        """Run to the end. Returns how each guest ended and, for those that reported, their answers."""
+        self._guests = {session.guest.name: GuestRound(session) for session in self.sessions}
+        for session in self.sessions:
+            session.documents.clear()
+        await self._each(self._settle)
+        await self._probe_lost_time()
+        await self._each(self._probe_before, at_once=PROBES_AT_ONCE)
+        try:
+            progress = await self._coordinate()
+        finally:
+            for task in self._followers.values():
+                task.cancel()
+            await asyncio.gather(*self._followers.values(), return_exceptions=True)
+        return progress, await self._answers(progress)
+
+    # --- before ---
+
+    async def _each(self, act: Callable[[GuestRound], Awaitable[None]], *, at_once: int = 1000) -> None:
+        """Do something on every guest; one that fails is found out when it is loaded."""
+        gate = asyncio.Semaphore(at_once)
+
+        async def guarded(guest: GuestRound) -> None:
+            async with gate:
+                try:
+                    await act(guest)
+                except CalyxError as error:
+                    guest.messages["trouble"] = {"type": "trouble", "why": str(error)}
+
+        await asyncio.gather(*(guarded(guest) for guest in self._guests.values()))
+
+    async def _settle(self, guest: GuestRound) -> None:
+        limit_s = self.plan.inventory.settle_s
+        if limit_s <= 0:
+            return
+        path = next(t.path for t in guest.session.guest.targets if t.name == self.round.target)
+        pairs = (("path", path), ("timeout_ms", int(limit_s * 1000)))
+        arrival = await guest.session.ask("settle", pairs, answer="settled", timeout_s=limit_s + 15.0)
+        guest.messages["settled"] = arrival.message
+
+    async def _probe_lost_time(self) -> None:
+        """Spin once on each machine: guests that are one machine (one boot id) would only measure each other."""
+        spin_ms = int(self.plan.inventory.lost_time_probe_s * 1000)
+        if spin_ms <= 0:
+            return
+        machines: dict[object, list[GuestRound]] = {}
+        for guest in self._guests.values():
+            machines.setdefault(guest.session.facts.get("boot_id") or id(guest), []).append(guest)
+
+        async def spin(first: GuestRound) -> None:
+            pairs = (("spin_ms", spin_ms),)
+            arrival = await first.session.ask("lost", pairs, answer="lost", timeout_s=spin_ms / 1000 + 15.0)
+            first.lost_time = lost_time(arrival.message)
+
+        chosen = {id(guests[0]) for guests in machines.values()}
+
+        async def probe(guest: GuestRound) -> None:
+            if id(guest) in chosen:
+                await spin(guest)
+
+        await self._each(probe)
+        for guests in machines.values():
+            for guest in guests[1:]:
+                guest.lost_time = guests[0].lost_time
+
+    async def _probe_before(self, guest: GuestRound) -> None:
+        guest.before = clock.estimate(await guest.session.probe_clock(PROBES))
+        guest.before_at_ns = time.monotonic_ns()
+
+    # --- the round itself ---
+
+    async def _coordinate(self) -> co.RoundProgress:
+        rules = self._rules()
+        now_ns = time.monotonic_ns()
+        self.journal(co.Opened(now_ns, tuple(self._guests)))
+        progress, actions = co.open_round(self._guests, rules, at_ns=now_ns)
+        ticker = asyncio.create_task(self._tick())
+        try:
+            while True:
+                for action in actions:
+                    await self._act(action)
+                if progress.phase is co.Phase.DONE:
+                    return progress
+                event = await self._events.get()
+                if not isinstance(event, co.Tick):
+                    self.journal(event)
+                progress, actions = co.step(progress, event)
+                self._show(progress, event)
+        finally:
+            ticker.cancel()
+
+    def _rules(self) -> co.Rules:
+        workload = self.round.workload
+        stagger_s = self.plan.inventory.stagger_s * len(self.sessions) if self.round.load is LoadMode.STAGGERED else 0.0
+        report_s = workload.ramp_s + workload.runtime_s + stagger_s + REPORT_GRACE_S
+        return co.Rules(
+            self.plan.inventory.policy, int(READY_WITHIN_S * 1e9), int(report_s * 1e9), int(STOP_WITHIN_S * 1e9)
+        )
+
+    async def _tick(self) -> None:
+        told = False
+        while True:
+            try:
+                async with asyncio.timeout(TICK_S):
+                    await (asyncio.Event() if told else self.interrupted).wait()
+                told = True
+                self._events.put_nowait(co.Interrupted(time.monotonic_ns()))
+            except TimeoutError:
+                self._events.put_nowait(co.Tick(time.monotonic_ns()))
+
+    def _show(self, progress: co.RoundProgress, event: co.Event) -> None:
+        if isinstance(event, co.Ready | co.Armed | co.Started | co.Reported | co.Failed | co.Lost):
+            guest = progress.state_of(event.guest)
+            self.status(guest.name, guest.state, guest.reason)
+
+    async def _act(self, action: co.Action) -> None:
+        match action:
+            case co.Load(guest=name):
+                self._followers[name] = asyncio.create_task(self._load(self._guests[name]), name=f"round {name}")
+            case co.Arm(guests=names):
+                await self._arm(names)
+            case co.Stop(guest=name):
+                await self._send(name, "stop")
+            case co.Abandon(guest=name, reason=reason):
+                self._guests[name].abandoned = True
+                self.status(name, co.GuestState.LOST, reason)
+            case co.Finish():
+                pass
+
+    async def _load(self, guest: GuestRound) -> None:
+        """Tell the guest its job and follow what it answers until it has reported."""
+        name = guest.session.guest.name
+        try:
+            if "trouble" in guest.messages:
+                raise CalyxError(str(guest.messages["trouble"]["why"]))
+            command = self._command(guest)
+            await guest.session.send(command.verb, command.pairs)
+            while not await self._follow(guest, name):
+                pass
+        except CalyxError as error:
+            now_ns = time.monotonic_ns()
+            gone = not guest.session.is_open
+            self._events.put_nowait(co.Lost(now_ns, name, str(error)) if gone else co.Failed(now_ns, name, str(error)))
+
+    async def _follow(self, guest: GuestRound, name: str) -> bool:
+        """Take one message into account; True when nothing more is to come."""
+        arrival = await guest.session.next(timeout_s=24 * 3600.0)
+        kind = str(arrival.message.get("type"))
+        guest.messages[kind] = arrival.message
+        event = _event(kind, arrival, name)
+        if event is not None:
+            self._events.put_nowait(event)
+        return isinstance(event, co.Reported | co.Failed)
+
+    def _command(self, guest: GuestRound) -> engines.Command:
+        session = guest.session
+        key = (self.round.workload.name, self.round.target)
+        return engines.command(
+            self.round,
+            paths=session.files[self.round.target][: self.round.workload.numjobs],
+            data_seed=data_seed(self.plan.seed, session.guest.name, self.round.index),
+            taken=session.taken.get(key, {}),
+            facts=session.facts,
+            hello=session.agent.hello,
+            fio_path=session.fio.get("path"),
+            ramp_extra_ns=self._stagger_ns(len(self.sessions) - 1 - self._position(session)),
+        )
+
+    def _position(self, session: Session) -> int:
+        return next(i for i, other in enumerate(self.sessions) if other is session)
+
+    def _stagger_ns(self, steps: int) -> int:
+        return int(steps * self.plan.inventory.stagger_s * 1e9) if self.round.load is LoadMode.STAGGERED else 0
+
+    async def _arm(self, names: tuple[str, ...]) -> None:
+        """One start line for all, far enough ahead for the slowest to hear of it."""
+        slowest_ns = max(guest.before.bound_ns for guest in self._guests.values())
+        line_ns = time.monotonic_ns() + LEAD_NS + 4 * slowest_ns + len(names) * 200_000
+        for name in names:
+            guest = self._guests[name]
+            guest.start_ns = line_ns + self._stagger_ns(self._position(guest.session))
+            guest.held_start_ns = clock.to_guest(guest.before, guest.start_ns)
+            await self._send(name, "arm", (("start_ns", guest.held_start_ns),))
+
+    async def _send(self, name: str, verb: str, pairs: Sequence[tuple[str, str | int]] = ()) -> None:
+        try:
+            await self._guests[name].session.send(verb, pairs)
+        except CalyxError as error:
+            self._events.put_nowait(co.Lost(time.monotonic_ns(), name, str(error)))
+
+    # --- after ---
+
+    async def _answers(self, progress: co.RoundProgress) -> dict[str, Answers]:
+        """The clocks once more, and everything each guest said."""
+        reported = [self._guests[name] for name in progress.named(co.GuestState.REPORTED)]
+        answers: dict[str, Answers] = {}
+        gate = asyncio.Semaphore(PROBES_AT_ONCE)
+
+        async def finish(guest: GuestRound) -> None:
+            documents = dict(guest.session.documents)
+            async with gate:
+                bound = await self._clock_at_start(guest)
+            answers[guest.session.guest.name] = Answers(
+                messages=dict(guest.messages),
+                documents=documents,
+                clock=bound,
+                held_start_ns=guest.held_start_ns,
+                lost_time=guest.lost_time,
+                facts=guest.session.facts,
+            )
+
+        await asyncio.gather(*(finish(guest) for guest in reported))
+        return answers
+
+    async def _clock_at_start(self, guest: GuestRound) -> ClockBound:
+        try:
+            after = clock.estimate(await guest.session.probe_clock(PROBES))
+        except CalyxError:
+            return guest.before  # the guest ended after its report; the bound of before the round stands
+        return clock.combine(guest.before, guest.before_at_ns, after, time.monotonic_ns(), guest.start_ns)
+
+
+def _event(kind: str, arrival: Arrival, name: str) -> co.Event | None:
+    message, at_ns = arrival.message, arrival.at_ns
+    match kind:
+        case "ready":
+            return co.Ready(at_ns, name)
+        case "armed":
+            return co.Armed(at_ns, name)
+        case "started":
+            return co.Started(at_ns, name)
+        case "result" | "exited":
+            return co.Reported(at_ns, name)
+        case "refused":
+            return co.Failed(at_ns, name, str(message.get("why", "refused without a reason")))
+        case _:
+            return None
+
+
+def lost_time(message: Mapping[str, Any]) -> LostTime | None:
+    """A guest's answer to `lost`, or None when it makes no sense."""
+    values = [message.get(key) for key in ("spin_ns", "lost_ns", "gaps", "gap_max_ns")]
+    if not all(isinstance(value, int) for value in values):
+        return None
+    return LostTime(*values)  # type: ignore[arg-type]  # all are int, as just seen
+
+
+def data_seed(seed: int, guest: str, use: int | str) -> int:
+    """A seed for written data that differs by run, guest and use (a round or a layout): no layer below finds two equal blocks. 63 bits."""
+    digest = hashlib.sha256(f"{seed}/{guest}/{use}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def measurements(
+    plan: Plan, round_: Round, progress: co.RoundProgress, answers: Mapping[str, Answers]
+) -> tuple[Measurement, ...]:
+    """A measurement for every guest of the round: from its answers, or a failed one that says why."""
+    by_name = {guest.name: guest for guest in plan.inventory.guests}
+    found = []
+    for state in progress.guests:
+        guest = by_name[state.name]
+        if state.name in answers:
+            found.append(engines.measure(round_, guest, answers[state.name]))
+        else:
+            found.append(
+                Measurement(
+                    guest=guest.name,
+                    round_index=round_.index,
+                    block=round_.block,
+                    workload=round_.workload.name,
+                    target=round_.target,
+                    engine=round_.engine,
+                    load=round_.load.value,
+                    status="failed",
+                    why=state.reason or progress.stopped_because,
+                    vm_host=guest.vm_host,
+                    storage=guest.storage,
+                )
+            )
+    return tuple(found)

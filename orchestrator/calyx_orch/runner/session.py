@@ -1,0 +1,133 @@
+"""One guest's open agent: ask it something, wait a bounded time for the answer, keep what it says on the way.
+
+A reader task takes messages off the channel as they come and stamps each with the controller's clock, so that a clock probe is
+as good as the event loop is quick. Only one question is open at a time; beats in between go to `on_beat`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from calyx_orch.clock import Probe
+from calyx_orch.deploy import Agent
+from calyx_orch.errors import AgentError, CalyxError
+from calyx_orch.model import Guest
+
+Message = Mapping[str, Any]
+Pairs = Sequence[tuple[str, str | int]]
+
+MESSAGES_HELD_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A message and when it came."""
+
+    at_ns: int
+    message: Message
+
+
+@dataclass
+class Session:
+    """A guest whose agent is running.
+
+    `files` are the laid-out paths by target; `taken` is what calyx's set-up became by (workload, target).
+    """
+
+    guest: Guest
+    agent: Agent
+    facts: Message = field(default_factory=dict)
+    fio: Message = field(default_factory=dict)
+    files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    laid_out: dict[str, Message] = field(default_factory=dict)
+    taken: dict[tuple[str, str], Message] = field(default_factory=dict)
+    documents: dict[str, str] = field(default_factory=dict)
+    on_beat: Callable[[Message], None] | None = None
+    _arrivals: asyncio.Queue[Arrival | None] = field(default_factory=lambda: asyncio.Queue(MESSAGES_HELD_MAX))
+    _reader: asyncio.Task[None] | None = None
+    _end: str = ""
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._reader = asyncio.create_task(self._read(), name=f"read {self.guest.name}")
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self.agent.receive(timeout_s=None)) is not None:
+                arrival = Arrival(time.monotonic_ns(), message)
+                if message.get("type") == "beat" and self.on_beat is not None:
+                    self.on_beat(message)
+                elif message.get("type") != "beat":
+                    self._arrivals.put_nowait(arrival)
+            self._end = self.agent.last_words()
+        except asyncio.QueueFull:
+            self._end = "the agent sent more than was asked"
+        except CalyxError as error:
+            self._end = str(error)
+        with contextlib.suppress(asyncio.QueueFull):
+            self._arrivals.put_nowait(None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the agent can still answer."""
+        return self._reader is not None and not self._reader.done()
+
+    async def send(self, verb: str, pairs: Pairs = ()) -> None:
+        """Send one line. Raises AgentError when the channel is gone."""
+        await self.agent.send(verb, pairs)
+
+    async def next(self, timeout_s: float) -> Arrival:
+        """The next message that is no beat; documents are put aside. Raises AgentError at the end or when time is up."""
+        while True:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    arrival = await self._arrivals.get()
+            except TimeoutError:
+                raise AgentError(f"no answer within {timeout_s:.0f} s") from None
+            if arrival is None:
+                self._arrivals.put_nowait(None)  # whoever asks next shall hear it too
+                raise AgentError(self._end or "the agent ended")
+            if arrival.message.get("type") != "document":
+                return arrival
+            self.documents[str(arrival.message["name"])] = str(arrival.message["text"])
+
+    async def ask(self, verb: str, pairs: Pairs = (), *, answer: str, timeout_s: float) -> Arrival:
+        """Send a line and wait for its answer of type `answer`. Raises AgentError when refused, late or lost."""
+        self.documents.clear()
+        await self.send(verb, pairs)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            arrival = await self.next(max(0.0, deadline - time.monotonic()))
+            kind = arrival.message.get("type")
+            if kind == answer:
+                return arrival
+            if kind == "refused":
+                raise AgentError(str(arrival.message.get("why", "refused without a reason")), step=verb)
+
+    async def probe_clock(self, count: int, *, timeout_s: float = 5.0) -> tuple[Probe, ...]:
+        """Ask the guest's clock `count` times, one after another."""
+        probes: list[Probe] = []
+        for number in range(count):
+            sent_ns = time.monotonic_ns()
+            arrival = await self.ask("clock", (("n", number),), answer="clock", timeout_s=timeout_s)
+            guest_ns = arrival.message.get("now_ns")
+            if arrival.message.get("n") == number and isinstance(guest_ns, int):
+                probes.append(Probe(sent_ns, guest_ns, arrival.at_ns))
+        if not probes:
+            raise AgentError("the agent's clock gives no sensible answer", step="clock")
+        return tuple(probes)
+
+    async def close(self) -> None:
+        """Let the agent clean and end; bounded."""
+        with contextlib.suppress(CalyxError, OSError):
+            await self.send("bye")
+        await self.agent.close()
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader

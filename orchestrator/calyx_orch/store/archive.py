@@ -1,0 +1,200 @@
+"""The run folder: plain files that can be read with `cat`, flushed to the disk after every round.
+
+    RUN/
+      run.json              id, when, status, outcomes of the guests, notes   (rewritten when the run ends)
+      plan.json             every round, layout and seed
+      inventory.yaml        the text that was run, as it was read
+      facts.json            what each guest said of itself
+      journal.jsonl         what happened, an event a line
+      measurements.jsonl    one measurement a line
+      raw/0001-NAME/GUEST/  the guest's answers to one round: messages.json and each document as it came
+
+Folders are 0700 and files 0600. Names made from guests' or workloads' names are percent-encoded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pydantic
+
+from calyx_orch import plan as planning
+from calyx_orch.errors import UsageError
+from calyx_orch.model import Answers, GuestOutcome, Measurement, Plan, Round, RunRecord
+
+_MEASUREMENT = pydantic.TypeAdapter(Measurement)
+_OUTCOMES = pydantic.TypeAdapter(tuple[GuestOutcome, ...])
+
+
+class RunFolder:
+    """One run on disk, being written. All methods write through to the disk before they return."""
+
+    def __init__(self, path: Path, run_id: str, started_at: str) -> None:
+        self.path = path
+        self.run_id = run_id
+        self.started_at = started_at
+        self._journal = _open_private(path / "journal.jsonl", os.O_APPEND)
+        self._measurements = _open_private(path / "measurements.jsonl", os.O_APPEND)
+
+    @classmethod
+    def create(cls, parent: Path, plan: Plan, *, path: Path | None = None) -> RunFolder:
+        """Make a new folder: `path` when given (it must be new or empty), else one named by time under `parent`.
+
+        Raises UsageError when it cannot be made.
+        """
+        now = datetime.datetime.now().astimezone()
+        run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        folder = path or parent / f"{quote(plan.inventory.name, safe='')}-{run_id}"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise UsageError(f"the run folder {folder} is not empty: name a new one with --out")
+            (folder / "raw").mkdir(mode=0o700)
+            run = cls(folder, run_id, now.isoformat(timespec="seconds"))
+        except OSError as error:
+            raise UsageError(
+                f"cannot make the run folder {folder}: {error.strerror}; name another with --out"
+            ) from error
+        _write(folder / "plan.json", planning.to_json(plan))
+        _write(folder / "inventory.yaml", plan.inventory.text)
+        run.finish(status="running", outcomes=(), notes=())
+        return run
+
+    def note(self, event: str, at_ns: int, **details: Any) -> None:
+        """Add one event to the journal. `at_ns` is the controller's monotonic clock."""
+        line = json.dumps({"at_ns": at_ns, "event": event, **details}, default=_plain, allow_nan=False)
+        _append(self._journal, line + "\n", sync=False)
+
+    def keep_facts(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write what the guests said of themselves."""
+        _write(self.path / "facts.json", json.dumps(facts, indent=1, default=_plain))
+
+    def keep_answers(self, round_: Round, guest: str, answers: Answers) -> None:
+        """Write one guest's raw answers to one round."""
+        folder = self.path / "raw" / quote(round_.name, safe="") / _safe(guest)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        head = {
+            "messages": answers.messages,
+            "clock": dataclasses.asdict(answers.clock),
+            "held_start_ns": answers.held_start_ns,
+            "lost_time": None if answers.lost_time is None else dataclasses.asdict(answers.lost_time),
+        }
+        _write(folder / "messages.json", json.dumps(head, indent=1, default=_plain))
+        for name, text in answers.documents.items():
+            _write(folder / _safe(name), text)
+
+    def keep_measurements(self, measurements: Iterable[Measurement]) -> None:
+        """Append a round's measurements and flush everything to the disk."""
+        lines = b"".join(_MEASUREMENT.dump_json(measurement) + b"\n" for measurement in measurements)
+        _append(self._measurements, lines.decode(), sync=True)
+        os.fsync(self._journal)
+
+    def finish(self, *, status: str, outcomes: tuple[GuestOutcome, ...], notes: tuple[str, ...]) -> None:
+        """Write how the run stands: `running`, `finished`, `interrupted` or `failed`."""
+        head = {
+            "run_id": self.run_id,
+            "started_at": self.started_at,
+            "status": status,
+            "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
+            "notes": list(notes),
+        }
+        _write(self.path / "run.json", json.dumps(head, indent=1))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for descriptor in (self._journal, self._measurements):
+            os.close(descriptor)
+
+
+def read(path: Path) -> RunRecord:
+    """Read a run back from its folder. A run that was cut off is read as far as it was written.
+
+    Raises UsageError when the folder holds no run or one of its files cannot be understood, naming it.
+    """
+    if not (path / "run.json").is_file():
+        raise UsageError(f"{path} is not a run folder: it holds no run.json")
+    head = _parsed(path / "run.json")
+    try:
+        plan = planning.from_json((path / "plan.json").read_text(encoding="utf-8"))
+        outcomes = _OUTCOMES.validate_python(head["outcomes"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: cannot read the run: {error}") from error
+    facts = _parsed(path / "facts.json") if (path / "facts.json").is_file() else {}
+    measurements, cut = _read_measurements(path / "measurements.jsonl")
+    return RunRecord(
+        run_id=head["run_id"],
+        folder=str(path),
+        plan=plan,
+        measurements=measurements,
+        outcomes=outcomes,
+        facts=facts,
+        started_at=head["started_at"],
+        status="interrupted" if head["status"] == "running" else head["status"],
+        notes=(*head["notes"], *cut),
+    )
+
+
+def _read_measurements(path: Path) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """All whole lines; a last line that was cut off by a crash is left out and told."""
+    lines = path.read_bytes().split(b"\n") if path.is_file() else []
+    found: list[Measurement] = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            found.append(_MEASUREMENT.validate_json(line))
+        except ValueError as error:
+            if number == len(lines):
+                return tuple(found), ("the last measurement was cut off while it was written and is left out",)
+            raise UsageError(f"{path}:{number}: not a measurement: {error}") from error
+    return tuple(found), ()
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)
+
+
+def _safe(name: str) -> str:
+    """A file name for any text: percent-encoded, and never `.` or `..`."""
+    encoded = quote(name, safe=" @+,=")
+    return encoded.replace(".", "%2E") if set(encoded) == {"."} else encoded
+
+
+def _open_private(path: Path, flags: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+
+
+def _append(descriptor: int, text: str, *, sync: bool) -> None:
+    data = text.encode(errors="backslashreplace")
+    while data:
+        data = data[os.write(descriptor, data) :]
+    if sync:
+        os.fsync(descriptor)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = _open_private(temporary, os.O_TRUNC)
+    try:
+        _append(descriptor, text, sync=True)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
