@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from typer import Context
 from typer.main import get_command
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
@@ -37,48 +38,24 @@ def verbs(command: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from verbs(child, f"{name} {word}")
 
 
-def parameters(command: Any) -> list[Any]:
-    """The arguments and options a user can see, arguments first."""
-    shown = [each for each in command.params if not getattr(each, "hidden", False)]
-    return sorted(shown, key=lambda each: each.param_type_name != "argument")
-
-
-def spelling(parameter: Any) -> str:
-    """How it is written: `INVENTORY`, or `--limit, -l TEXT`."""
-    if parameter.param_type_name == "argument":
-        return str(parameter.metavar or parameter.name.upper())
-    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
-    if getattr(parameter, "is_flag", False):
-        return names
-    kinds = [str(kind) for kind in getattr(parameter.type, "choices", [])]
-    return f"{names} {parameter.metavar or '|'.join(kinds) or parameter.type.name.upper()}"
-
-
-def default(parameter: Any) -> str:
-    """The default in words, empty when there is none worth a word."""
-    if parameter.required:
-        return "required"
-    value = parameter.default
-    plain = value is not None and not callable(value) and isinstance(value, bool | int | float | str | Path)
-    return "" if not plain or value is False or value == "" else f"`{value}`"
+def parameters(command: Any) -> list[tuple[str, str]]:
+    """The arguments and options a user can see, arguments first, each as its spelling and its words."""
+    shown = sorted(command.params, key=lambda each: each.param_type_name != "argument")
+    records = [each.get_help_record(Context(command)) for each in shown]
+    return [(" ".join(record[0].split()), " ".join(record[1].split())) for record in records if record]
 
 
 def section(name: str, command: Any) -> str:
     """One verb: its heading, its story, its table."""
-    story = inspect.cleandoc(command.help or "").replace("\b\n", "").strip()
-    rows = [
-        f"| `{spelling(each)}` | {default(each)} | {' '.join((getattr(each, 'help', None) or '').split())} |".replace(
-            "  ", " "
-        )
-        for each in parameters(command)
-    ]
+    records = [(spelling, words.replace("|", "\\|")) for spelling, words in parameters(command)]
+    rows = [f"| `{spelling}` | {words} |" for spelling, words in records]
     children = [
         f"* [`{name} {word}`](#{f'{name} {word}'.replace(' ', '-')})"
         for word, child in getattr(command, "commands", {}).items()
         if not child.hidden
     ]
-    table = ["| option | default | what |", "|---|---|---|", *rows] if rows else []
-    parts = [f"## {name}", story, "\n".join(children), "\n".join(table)]
+    table = ["| argument or option | what |", "|---|---|", *rows] if rows else []
+    parts = [f"## {name}", inspect.cleandoc(command.help or ""), "\n".join(children), "\n".join(table)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -93,11 +70,7 @@ def silent() -> list[str]:
     for name, command in verbs(root(), "calyx-orch"):
         if not (command.help or "").strip():
             found.append(name)
-        found += [
-            f"{name} {spelling(each)}"
-            for each in parameters(command)
-            if not (getattr(each, "help", None) or "").strip()
-        ]
+        found += [f"{name} {spelling}" for spelling, words in parameters(command) if not words or words.startswith("[")]
     return found
 
 
