@@ -128,3 +128,21 @@ def test_help_imports_nothing_heavy() -> None:
     assert "run" in answer
     assert "calyx_orch" in modules.split()
     assert sorted(HEAVY & set(modules.split())) == []
+
+
+def inventories_in(page: Path) -> list[str]:
+    """The YAML blocks of a page that are whole inventories."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if re.search(r"^guests:", block, flags=re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_every_inventory_of_the_texts_can_be_run(page: str) -> None:
+    """The inventories shown to a first visitor parse without a problem and plan at least one round."""
+    from calyx_orch import inventory, plan, workloads
+
+    texts = inventories_in(ROOT / page)
+    assert texts
+    for text in texts:
+        parsed = inventory.parse(text, source=page, base_dir=ROOT, presets=workloads.read_presets())
+        assert plan.make(parsed, limit=(), workloads=(), repetitions=None, seed=1).rounds
