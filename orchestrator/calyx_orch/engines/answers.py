@@ -1,0 +1,153 @@
+"""What both engines share: a command as data, and what they read alike from a guest's answers (clock, CPU, words)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from calyx_orch.errors import FormatError
+from calyx_orch.model import NANOSECONDS, Answers, CpuUse, Guest, Measurement, Round
+
+GRACE_NS = 10 * NANOSECONDS
+
+
+@dataclass(frozen=True)
+class Command:
+    """One line of docs/protocol.md before its encoding: the verb and its pairs in order; a repeated key is a list."""
+
+    verb: str
+    pairs: tuple[tuple[str, str | int], ...]
+
+
+def ramp_ns(round_: Round) -> int:
+    """The workload's ramp in nanoseconds."""
+    return round(round_.workload.ramp_s * NANOSECONDS)
+
+
+def runtime_ns(round_: Round) -> int:
+    """The workload's runtime in nanoseconds."""
+    return round(round_.workload.runtime_s * NANOSECONDS)
+
+
+def deadline_ns(round_: Round, ramp_extra_ns: int = 0) -> int:
+    """How long after the start line a round may last before the guest ends it: ramp + runtime + grace.
+
+    The grace is 10 s or a twentieth of the runtime, the longer: fio may overrun by some percent, but not by 20 s in a
+    minute.
+    """
+    return ramp_ns(round_) + ramp_extra_ns + runtime_ns(round_) + max(GRACE_NS, runtime_ns(round_) // 20)
+
+
+def blank(round_: Round, guest: Guest, answers: Answers) -> Measurement:
+    """A measurement with all that is known without the engine's own documents: identity, start line, skew and CPU.
+
+    Raises FormatError when the agent's messages make no sense.
+    """
+    line_ns = answers.start_line_ns
+    if line_ns is None:
+        line_ns = answers.held_start_ns - answers.clock.offset_ns
+    measurement = Measurement(
+        guest=guest.name,
+        round_index=round_.index,
+        block=round_.block,
+        workload=round_.workload.name,
+        target=round_.target,
+        engine=round_.engine,
+        load=str(round_.load),
+        status="failed",
+        vm_host=guest.vm_host,
+        storage=guest.storage,
+        start_line_ns=line_ns,
+        cpu=cpu_use(answers.messages.get("usage")),
+        lost_time=answers.lost_time,
+    )
+    started = answers.messages.get("started")
+    now_ns = optional_count(started, "now_ns", "the message `started`") if started else None
+    if started is None or not now_ns:
+        return measurement
+    started_ns = now_ns - answers.clock.offset_ns
+    bound_ns = optional_count(started, "bound_ns", "the message `started`") or 0
+    return replace(
+        measurement,
+        started_ns=started_ns,
+        skew_ns=started_ns - line_ns,
+        skew_bound_ns=bound_ns + answers.clock.bound_ns,
+        skew_how=str(started.get("how", "")),
+    )
+
+
+def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
+    """The message `usage` as CpuUse; None without one or when the window was never reached."""
+    if usage is None:
+        return None
+    where = "the message `usage`"
+    begin_ns, end_ns = (optional_count(usage, key, where) or 0 for key in ("window_start_ns", "window_end_ns"))
+    window_ns = end_ns - begin_ns
+    cpus = optional_count(usage, "cpus", where) or 0
+    if window_ns <= 0 or cpus <= 0:
+        return None
+    stat = usage.get("stat")
+    if not isinstance(stat, Mapping):
+        stat = {}
+
+    def ticks(name: str) -> int | None:
+        return optional_count(stat, name, where)
+
+    user_ns = ticks("user_ns")
+    return CpuUse(
+        window_ns=window_ns,
+        cpus=cpus,
+        busy_ns=optional_count(usage, "busy_ns", where),
+        engine_ns=optional_count(usage, "engine_ns", where),
+        user_ns=None if user_ns is None else user_ns + (ticks("nice_ns") or 0),
+        system_ns=ticks("system_ns"),
+        iowait_ns=ticks("iowait_ns"),
+        softirq_ns=ticks("softirq_ns"),
+        irq_ns=ticks("irq_ns"),
+        idle_ns=ticks("idle_ns"),
+        steal_ns=ticks("steal_ns") if usage.get("steal_known") is True else None,
+        delay_ns=optional_count(usage, "delay_ns", where),
+    )
+
+
+def refusal(answers: Answers) -> str | None:
+    """Why the agent would not do what it was told, or None when it did."""
+    refused = answers.messages.get("refused")
+    if refused is None:
+        return None
+    return str(refused.get("why") or f"the agent refused `{refused.get('verb', 'the command')}`")
+
+
+def parse_object(text: str, what: str) -> dict[str, Any]:
+    """The JSON object in `text`; FormatError names the document as `what`."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{what} is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FormatError(f"{what} is no JSON object")
+    return value
+
+
+def count(values: Mapping[str, Any], key: str, where: str) -> int:
+    """The integer `values[key]`, which must be there and not negative; FormatError otherwise."""
+    value = optional_count(values, key, where)
+    if value is None:
+        raise FormatError(f"{where} has no {key}")
+    return value
+
+
+def optional_count(values: Mapping[str, Any], key: str, where: str) -> int | None:
+    """The integer `values[key]`, None where it is null or missing; FormatError when it is anything else or negative."""
+    value = values.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise FormatError(f"{where} has {key} {value!r}, which is no count")
+    return value
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not allowed")

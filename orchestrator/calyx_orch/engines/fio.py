@@ -1,0 +1,308 @@
+"""fio as a baseline, fair by construction: the same files, ramp, start line and set-up as calyx, and total latency.
+
+fio is started early and held before its first I/O by `exec_prerun`, in every job, until the agent opens the gate. What
+its options do was seen with fio 3.33: the interval logs count from the end of the ramp, in KiB/s and IOPS; an interval
+without I/O has no line; the first may be longer and the last, if not whole, is missing; `rate_iops` is per direction.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calyx_orch.engines.answers import Command, blank, deadline_ns, optional_count, ramp_ns, refusal, runtime_ns
+from calyx_orch.engines.buckets import BUCKETS
+from calyx_orch.engines.fio_documents import FioDirection, FioOutput, LogLine, parse_log, read_output
+from calyx_orch.model import Answers, Direction, Guest, Histogram, Measurement, Round, Series, Workload
+
+LOG = "calyx"  # stem of the interval logs in the agent's work directory
+STEADY_CLOCKS = ("tsc", "hyperv_clocksource_tsc_page")  # where fio may read the time stamp counter itself
+RUNTIME_SHORTFALL = 0.9  # a job that ran less than this of its runtime did not run to its end
+
+
+def command(
+    round_: Round,
+    *,
+    ioengine: str,
+    paths: tuple[str, ...],
+    data_seed: int,
+    taken: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    hello: Mapping[str, Any],
+    fio_path: str,
+    ramp_extra_ns: int = 0,
+) -> Command:
+    """The held `exec` line that makes fio wait at the gate, once a job, and collects its interval logs."""
+    workload = round_.workload
+    ramp = ramp_ns(round_) + ramp_extra_ns
+    arguments = [
+        fio_path,
+        "--output-format=json+",
+        "--eta=never",
+        "--name=global",
+        "--thread",
+        f"--ioengine={ioengine}",
+        *_pattern(workload),
+        f"--ramp_time={ramp // 1000}us",
+        f"--runtime={runtime_ns(round_) // 1000}us",
+        f"--randseed={_seed(round_, data_seed)}",
+        *(_set_up(taken) if ioengine == "io_uring" else ()),
+        "--lat_percentiles=1",
+        "--clat_percentiles=0",
+        f"--write_bw_log={LOG}",
+        f"--write_iops_log={LOG}",
+        f"--log_avg_msec={workload.interval_ms}",
+        *(() if facts.get("clocksource") in STEADY_CLOCKS else ("--clocksource=clock_gettime",)),
+        f"--exec_prerun={_waiter(hello)}",
+    ]
+    for number, path in enumerate(paths):
+        arguments += [f"--name=job{number}", f"--filename={escape(path)}"]
+    pairs: list[tuple[str, str | int]] = [("hold", len(paths))]
+    pairs += [("arg", argument) for argument in arguments]
+    pairs += [("ramp_ns", ramp), ("runtime_ns", runtime_ns(round_))]
+    pairs += [("collect", name) for number in range(1, len(paths) + 1) for name in _logs(number)]
+    pairs.append(("deadline_ns", deadline_ns(round_, ramp_extra_ns)))
+    return Command("exec", tuple(pairs))
+
+
+def escape(path: str) -> str:
+    """A file's name as fio's `filename` takes it: an unescaped colon would make it several files."""
+    return path.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
+    """The guest's answers as a measurement; raises FormatError when they make no sense."""
+    measurement = blank(round_, guest, answers)
+    refused = refusal(answers)
+    if refused is not None:
+        return replace(measurement, why=refused)
+    exited = answers.messages.get("exited")
+    if exited is None:
+        return replace(measurement, why="the guest sent no end of fio")
+    stopped = exited.get("status") == "stopped"
+    exit_status = 0 if stopped else optional_count(exited, "status", "the message `exited`") or 0
+    stderr = answers.documents.get("stderr", "")
+    output = read_output(answers.documents.get("stdout", ""), stderr, exit_status)
+    status, why = _verdict(round_, output, exited)
+    if not output.jobs:
+        return replace(measurement, status=status, why=why, notes=_notes(output))
+    return replace(_with_numbers(measurement, round_, output, answers), status=status, why=why, notes=_notes(output))
+
+
+# --- the command -------------------------------------------------------------------------------------------------
+
+
+def _pattern(workload: Workload) -> list[str]:
+    options = [
+        f"--rw={workload.rw}",
+        f"--bs={workload.bs_bytes}",
+        f"--iodepth={workload.iodepth}",
+        f"--size={workload.size_bytes}",
+        f"--direct={int(workload.direct)}",
+        "--time_based",
+        "--norandommap",
+        "--allow_file_create=0",
+        "--refill_buffers=0",
+        "--scramble_buffers=1",  # each write differs, at next to no cost
+    ]
+    mixed = workload.rw.reads and workload.rw.writes
+    if mixed:
+        options.append(f"--rwmixread={workload.rwmixread}")
+    if workload.rate_iops:
+        options.append(f"--rate_iops={_rates(workload) if mixed else workload.rate_iops}")
+    if workload.fsync and workload.rw.writes:
+        options.append(f"--fsync={workload.fsync}")
+    return options
+
+
+def _rates(workload: Workload) -> str:
+    """`rate_iops` is reads and writes together for us, but per direction for fio: it is shared out by `rwmixread`."""
+    total = workload.rate_iops or 0
+    reads = min(max(round(total * workload.rwmixread / 100), 1), max(total - 1, 1))
+    return f"{reads},{max(total - reads, 1)}"
+
+
+def _set_up(taken: Mapping[str, Any]) -> list[str]:
+    """What took effect for calyx on this guest, in fio's words."""
+    options = []
+    if taken.get("fixed_buffers"):
+        options.append("--fixedbufs=1")
+    if taken.get("fixed_files"):
+        options.append("--registerfiles=1")
+    if taken.get("sqpoll"):
+        options.append("--sqthread_poll=1")
+    return options
+
+
+def _seed(round_: Round, data_seed: int) -> int:
+    """From one seed fio draws offsets and data. What writes must differ by guest and round, so both of ours go in."""
+    seed = round_.seed
+    if round_.workload.rw.writes:
+        seed ^= (data_seed * 0x9E3779B97F4A7C15) & (2**64 - 1)
+    return (seed & (2**62 - 1)) or 1
+
+
+def _waiter(hello: Mapping[str, Any]) -> str:
+    """The command that fio gives to `sh` in each job before its I/O; `exec`, so that no shell stays in between."""
+    return f"exec {shlex.quote(str(hello['path']))} wait {shlex.quote('gate=' + str(hello['work']) + '/gate')}"
+
+
+def _logs(number: int) -> tuple[str, str]:
+    """The names by fio of the two interval logs of the job `number` (from 1)."""
+    return f"{LOG}_bw.{number}.log", f"{LOG}_iops.{number}.log"
+
+
+# --- the answers -------------------------------------------------------------------------------------------------
+
+
+def _verdict(round_: Round, output: FioOutput, exited: Mapping[str, Any]) -> tuple[str, str]:
+    """Status and reason; exit status and fio's own error are not trusted alone."""
+    if exited.get("timed_out"):
+        return "failed", "fio ran past its deadline and was ended"
+    if exited.get("status") == "stopped":
+        return "stopped", "fio was stopped"
+    signal = exited.get("signal")
+    if signal:
+        return "failed", f"fio was ended by signal {signal}"
+    if output.status != "ok":
+        return "failed", output.why
+    wanted_ms = runtime_ns(round_) / 1_000_000
+    short = [job for job in output.jobs if job.runtime_ms < RUNTIME_SHORTFALL * wanted_ms]
+    if short:
+        return "failed", f"fio's {short[0].name} ran {short[0].runtime_ms} ms of {wanted_ms:.0f} ms"
+    return "ok", ""
+
+
+def _notes(output: FioOutput) -> tuple[str, ...]:
+    return output.messages[:20]
+
+
+def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, answers: Answers) -> Measurement:
+    """The window of fio begins with its first I/O plus the ramp; where that was not seen, with the gate plus the ramp."""
+    began_ns = measurement.started_ns if measurement.started_ns is not None else measurement.start_line_ns
+    ramp = _ramp_of(round_, answers)
+    window_ns = max(job.runtime_ms for job in output.jobs) * 1_000_000
+    read = _sum([job.read for job in output.jobs])
+    write = _sum([job.write for job in output.jobs])
+    kinds = {
+        part.latency_kind
+        for job in output.jobs
+        for part in (job.read, job.write, job.mixed)
+        if part is not None and part.samples
+    }
+    return replace(
+        measurement,
+        window_start_ns=began_ns + ramp,
+        window_end_ns=began_ns + ramp + window_ns,
+        read=read,
+        write=write,
+        sync=_sum([job.sync for job in output.jobs]),
+        series=_series(round_.workload, answers.documents, len(output.jobs), window_ns, read, write),
+        setup={"fio_version": str(output.version) if output.version else None},
+        latency_kind="completion" if "completion" in kinds else "total",
+    )
+
+
+def _ramp_of(round_: Round, answers: Answers) -> int:
+    """The ramp that fio had in ns, from the CPU window that the agent counts from the start line; else the plan's."""
+    usage = answers.messages.get("usage")
+    start_ns = optional_count(usage, "window_start_ns", "the message `usage`") if usage else None
+    if start_ns is None or start_ns < answers.held_start_ns:
+        return ramp_ns(round_)
+    return max(start_ns - answers.held_start_ns, ramp_ns(round_))
+
+
+def _sum(parts: Sequence[FioDirection | None]) -> Direction | None:
+    """Several jobs' directions as one; None where nothing was done."""
+    present = [part for part in parts if part is not None and part.ios]
+    if not present:
+        return None
+    counts = [0] * BUCKETS
+    for part in present:
+        for index, times in part.latency.buckets:
+            counts[index] += times
+    lows = [part.latency.min_ns for part in present if part.latency.min_ns is not None]
+    highs = [part.latency.max_ns for part in present if part.latency.max_ns is not None]
+    return Direction(
+        ios=sum(part.ios for part in present),
+        bytes=sum(part.bytes for part in present),
+        latency=Histogram(
+            buckets=tuple((index, times) for index, times in enumerate(counts) if times),
+            min_ns=min(lows, default=None),
+            max_ns=max(highs, default=None),
+            sum_ns=sum(part.latency.sum_ns for part in present),
+            grid=64,
+        ),
+    )
+
+
+# --- the interval series -----------------------------------------------------------------------------------------
+
+
+def _series(
+    workload: Workload,
+    documents: Mapping[str, str],
+    jobs: int,
+    window_ns: int,
+    read: Direction | None,
+    write: Direction | None,
+) -> Series | None:
+    """The interval logs of all jobs as counts per interval; None where the guest sent no log."""
+    names = [_logs(number) for number in range(1, jobs + 1)]
+    if not any(name in documents for pair in names for name in pair):
+        return None
+    rates = [parse_log(documents.get(bandwidth, ""), bandwidth) for bandwidth, _ in names]
+    iops = [parse_log(documents.get(name, ""), name) for _, name in names]
+    interval_ms, window_ms = workload.interval_ms, window_ns / 1_000_000
+    done = [(part.ios, part.bytes) if part is not None else (0, 0) for part in (read, write)]
+    read_ios, write_ios = (_spread(iops, way, interval_ms, window_ms, 0.001, done[way][0]) for way in (0, 1))
+    read_bytes, write_bytes = (_spread(rates, way, interval_ms, window_ms, 1.024, done[way][1]) for way in (0, 1))
+    return Series(interval_ms * 1_000_000, read_ios, read_bytes, write_ios, write_bytes)
+
+
+def _spread(
+    logs: Sequence[Sequence[LogLine]], direction: int, interval_ms: int, window_ms: float, per_ms: float, total: int
+) -> tuple[float, ...]:
+    """Amounts per interval of one direction: rates over their time, the rest where no line covers it, summing to `total`."""
+    whole, rest = divmod(window_ms, interval_ms)
+    amounts = [0.0] * max(int(whole) + (rest > interval_ms * 0.05), 1)
+    covered_ms = window_ms
+    for log in logs:
+        begins = _begins(log, interval_ms)
+        for line in log:
+            if line.direction == direction:
+                _add(amounts, interval_ms, begins[line.end_ms], line.end_ms, line.value * per_ms)
+        covered_ms = min(covered_ms, max(begins, default=0))
+    missing = total - sum(amounts)
+    if missing > 0 and window_ms - covered_ms > interval_ms * 0.05:
+        _add(amounts, interval_ms, covered_ms, window_ms, missing / (window_ms - covered_ms))
+    logged = sum(amounts)
+    return tuple(amount * total / logged for amount in amounts) if logged > 0 else tuple(amounts)
+
+
+def _begins(log: Sequence[LogLine], interval_ms: int) -> dict[int, float]:
+    """When the time began that the lines ending at each instant tell of.
+
+    That is the end before it; after a gap only one interval, since fio leaves idle intervals out. The first reaches
+    back to the window's start, as it may be up to two and a half intervals long.
+    """
+    begins: dict[int, float] = {}
+    before: int | None = None
+    for end in sorted({line.end_ms for line in log}):  # reads and writes of one interval end at the same instant
+        if before is None:
+            begins[end] = 0 if end <= 3 * interval_ms else end - interval_ms
+        else:
+            begins[end] = before if end - before <= 1.5 * interval_ms else end - interval_ms
+        before = end
+    return begins
+
+
+def _add(amounts: list[float], interval_ms: int, begin_ms: float, end_ms: float, per_ms: float) -> None:
+    """Adds a constant rate over a time to the intervals it touches; what lies beyond the last goes into the last."""
+    while begin_ms < end_ms:
+        at = min(int(begin_ms // interval_ms), len(amounts) - 1)
+        edge = end_ms if at == len(amounts) - 1 else min((at + 1) * interval_ms, end_ms)
+        amounts[at] += (edge - begin_ms) * per_ms
+        begin_ms = edge
