@@ -1,0 +1,1 @@
+"""What the measurements say: percentiles, variation, common windows, summaries, doubts and the verdict. All pure."""

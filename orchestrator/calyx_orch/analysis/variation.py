@@ -1,0 +1,65 @@
+"""Coefficients of variation, each with a surname: within a run, between repetitions, between guests.
+
+`cv` is sample standard deviation / mean. What cannot be computed is None with a reason, never 0 and never NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calyx_orch.model import Series
+
+MEAN_FLOOR = 1.0  # IOPS or bytes/s below which a CV says more about the floor than about the disk
+LAST_INTERVAL_WHOLE = 0.999
+
+
+@dataclass(frozen=True)
+class Variation:
+    """A coefficient of variation (0.05 is 5 %) of `n` values, or None with the reason; `warning` when it may mislead."""
+
+    value: float | None
+    n: int
+    mean: float | None = None
+    reason: str = ""
+    warning: str = ""
+
+
+def cv(values: Sequence[float], *, mean_floor: float = MEAN_FLOOR) -> Variation:
+    """Sample standard deviation (n - 1) over the mean. None for fewer than two values and for a mean of 0."""
+    n = len(values)
+    if n == 0:
+        return Variation(None, 0, reason="no values")
+    if not all(math.isfinite(value) for value in values):
+        return Variation(None, n, reason="a value is not finite")
+    mean = math.fsum(values) / n
+    if n == 1:
+        return Variation(None, 1, mean, reason="one value has no spread")
+    if mean == 0:
+        return Variation(None, n, mean, reason="the mean is 0")
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
+    warning = f"the mean {mean:.3g} is below {mean_floor:g}" if abs(mean) < mean_floor else ""
+    return Variation(spread / abs(mean), n, mean, warning=warning)
+
+
+def within_run(series: Series, window_ns: int) -> Variation:
+    """CV within a run: of the bytes of each interval of one round; a last interval that is shorter is left out."""
+    return cv(whole_intervals(series.total_bytes, series.interval_ns, window_ns))
+
+
+def between_repetitions(values: Sequence[float]) -> Variation:
+    """CV between repetitions: of one guest's throughput in each of its rounds of the same kind."""
+    return cv(values)
+
+
+def between_guests(values: Sequence[float]) -> Variation:
+    """CV between guests: of the guests' mean throughput under the same workload."""
+    return cv(values)
+
+
+def whole_intervals(values: Sequence[float], interval_ns: int, window_ns: int) -> Sequence[float]:
+    """The values without a last one whose interval is shorter than the others."""
+    if values and len(values) * interval_ns > window_ns + (1 - LAST_INTERVAL_WHOLE) * interval_ns:
+        return values[:-1]
+    return values
