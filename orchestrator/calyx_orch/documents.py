@@ -1,0 +1,476 @@
+"""YAML (and JSON, which is YAML) with the place of every value, and a schema's complaints as `file:line:column: sentence`.
+
+`load` makes a `Document` of a text: a tree of `Node` and what is wrong with it by itself. `validate` makes a pydantic model of that.
+
+Scalars stay the text that was written until the schema says what they are: YAML 1.1's `no`, `22:22`, `2024-01-01`, `1_000` and
+`3.10` never turn into something else on the way. Only null is known here (`~`, `null`, nothing), as are four refusals that hold
+everywhere: duplicate keys, numbers with a leading zero, tags, and aliases that expand without bound.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pydantic
+import yaml
+
+from calyx_orch.errors import Problem
+
+DEPTH_MAX = 64
+TEXT_BYTES_MAX = 64 << 20
+ALIAS_VALUES_MAX = 500_000  # values that aliases may add to those written
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_LEADING_ZERO = re.compile(r"^[-+]?0[0-9][0-9_]*(\.[0-9]*)?$", re.ASCII)
+_CORE_TAG = "tag:yaml.org,2002:"
+
+Path = tuple[str | int, ...]
+Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+
+class Node:
+    """One value and where it is written (1-based). `value` is text, None, a list of nodes, or key -> (key node, value node)."""
+
+    __slots__ = ("closed", "column", "line", "plain", "value", "weight")
+
+    def __init__(self, value: str | list[Node] | dict[str, tuple[Node, Node]] | None, line: int, column: int) -> None:
+        self.value = value
+        self.line = line
+        self.column = column
+        self.weight = 1  # values below it, aliases expanded
+        self.closed = True  # False while a list or mapping is still being read
+        self.plain: Any = None
+
+
+@dataclass
+class Document:
+    """A text read: its tree (None: it is empty or cannot be read) and what is wrong with it whatever the schema says."""
+
+    source: str
+    root: Node | None
+    problems: list[Problem] = field(default_factory=list)
+    readable: bool = True
+
+    def find(self, path: Iterable[str | int]) -> Node | None:
+        """The node at `path`, None when there is none."""
+        node = self.root
+        for step in path:
+            child = _child(node, step)
+            if child is None:
+                return None
+            node = child[1]
+        return node
+
+    def key(self, path: Path) -> Node | None:
+        """The node of the last key of `path` (the element itself for a list)."""
+        child = _child(self.find(path[:-1]), path[-1]) if path else None
+        return None if child is None else child[0]
+
+    def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
+        """A problem with the value (or the key) at `path`, or at the closest value above it that exists."""
+        steps = path
+        while steps:
+            node = self.key(steps) if at_key or steps != path else self.find(steps)
+            if node is not None:
+                return Problem(self.source, node.line, node.column, message)
+            steps = steps[:-1]
+        line, column = (self.root.line, self.root.column) if self.root is not None else (1, 1)
+        return Problem(self.source, line, column, message)
+
+
+def load(text: str, source: str) -> Document:
+    """Read one YAML or JSON document. Never raises for what is written: `problems` says it, `readable` whether to go on."""
+    reader = _Reader(source)
+    try:
+        if len(text) > TEXT_BYTES_MAX:
+            raise _Stop("this file is larger than 64 MiB", 1, 1)
+        for event in yaml.parse(text, Loader=_Loader):
+            reader.take(event)
+    except _Stop as stop:
+        reader.problems.append(Problem(source, stop.line, stop.column, stop.message))
+        return Document(source, None, reader.problems, readable=False)
+    except yaml.YAMLError as error:
+        reader.problems.append(_syntax_problem(error, text, source))
+        return Document(source, None, reader.problems, readable=False)
+    return Document(source, reader.root, reader.problems)
+
+
+class _Stop(Exception):  # noqa: N818 - not an error of ours: the end of reading
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.message, self.line, self.column = message, line, column
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping that is being read, the key that waits for its value, and the values of its `<<`."""
+
+    node: Node
+    key: Node | None = None
+    merges: list[Node] = field(default_factory=list)
+    merge_line: int = 0
+
+
+class _Reader:
+    """Builds nodes from parser events with a stack of its own, so that depth and expansion are bounded."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.root: Node | None = None
+        self.problems: list[Problem] = []
+        self._open: list[_Open] = []
+        self._anchors: dict[str, Node] = {}
+        self._nodes = 0
+        self._documents = 0
+
+    def take(self, event: Any) -> None:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self._attach(self._anchored(event, self._scalar(event)), is_merge=event.implicit[0] and event.value == "<<")
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self._start(event, {} if kind is yaml.MappingStartEvent else [])
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            self._end()
+        elif kind is yaml.AliasEvent:
+            self._attach(self._alias(event))
+        elif kind is yaml.DocumentStartEvent:
+            self._documents += 1
+            if self._documents > 1:
+                raise self._stop(event, "a second document begins here ('---'): keep one document in a file")
+
+    def _scalar(self, event: Any) -> Node:
+        mark = event.start_mark
+        node = Node(event.value, mark.line + 1, mark.column + 1)
+        self._refuse_tag(event, node)
+        if event.style is None or event.style == "":
+            if event.value in _NULLS:
+                node.value = None
+            elif event.value[0] in "0+-" and _LEADING_ZERO.match(event.value):
+                self._problem(node, f"{event.value} has a leading zero: readers disagree whether that is octal; write it without, "
+                                    "or in quotes where text is meant")  # fmt: skip
+        return node
+
+    def _start(self, event: Any, value: Any) -> None:
+        if len(self._open) >= DEPTH_MAX:
+            raise self._stop(event, f"nested deeper than {DEPTH_MAX} levels")
+        node = Node(value, event.start_mark.line + 1, event.start_mark.column + 1)
+        node.closed = False
+        self._refuse_tag(event, node)
+        self._open.append(_Open(self._anchored(event, node)))
+
+    def _end(self) -> None:
+        frame = self._open.pop()
+        for merged in frame.merges:
+            self._merge(frame.node, merged)
+        node = frame.node
+        if isinstance(node.value, dict):
+            node.weight = 1 + sum(1 + child.weight for _, child in node.value.values())
+        elif isinstance(node.value, list):
+            node.weight = 1 + sum(child.weight for child in node.value)
+        node.closed = True
+        if node.weight > self._nodes + ALIAS_VALUES_MAX:
+            raise _Stop(f"aliases expand to more than {ALIAS_VALUES_MAX} values here: refused", node.line, node.column)
+        self._attach(node)
+
+    def _attach(self, node: Node, *, is_merge: bool = False) -> None:
+        self._nodes += 1
+        if not self._open:
+            self.root = node
+            return
+        frame = self._open[-1]
+        if isinstance(frame.node.value, list):
+            frame.node.value.append(node)
+        elif frame.key is None:
+            frame.key = Node("<<", node.line, node.column) if is_merge else self._as_key(node)
+            frame.merge_line = (frame.merge_line or node.line) if is_merge else frame.merge_line
+            frame.key.closed = not is_merge  # marks the key that merges until its value is there
+        else:
+            self._pair(frame, frame.key, node)
+            frame.key = None
+
+    def _as_key(self, node: Node) -> Node:
+        if isinstance(node.value, str):
+            return Node(node.value, node.line, node.column)
+        what = "is null (quote it when it is a name)" if node.value is None else "is a list or mapping"
+        self._problem(node, f"this key {what}; a key is text")
+        return Node(f"\0{node.line}:{node.column}", node.line, node.column)
+
+    def _pair(self, frame: _Open, key: Node, node: Node) -> None:
+        if not key.closed:
+            if frame.merges:
+                self._problem(key, f"duplicate key '<<': line {frame.merge_line} and line {key.line}")
+            values = node.value if isinstance(node.value, list) else [node]
+            for value in values:
+                if isinstance(value.value, dict):
+                    frame.merges.append(value)
+                else:
+                    self._problem(key, "'<<' takes a mapping or a list of mappings")
+            return
+        pairs = typing.cast("dict[str, tuple[Node, Node]]", frame.node.value)
+        name = typing.cast(str, key.value)
+        if name in pairs:
+            self._problem(key, f"duplicate key '{name}': line {pairs[name][0].line} and line {key.line}")
+        elif not name.startswith("\0"):
+            pairs[name] = (key, node)
+
+    def _merge(self, node: Node, merged: Node) -> None:
+        pairs = typing.cast("dict[str, tuple[Node, Node]]", node.value)
+        for name, pair in typing.cast("dict[str, tuple[Node, Node]]", merged.value).items():
+            pairs.setdefault(name, pair)
+
+    def _anchored(self, event: Any, node: Node) -> Node:
+        if event.anchor is not None:
+            if event.anchor in self._anchors:
+                self._problem(
+                    node,
+                    f"duplicate anchor '&{event.anchor}': line {self._anchors[event.anchor].line} and line {node.line}",
+                )
+            self._anchors[event.anchor] = node
+        return node
+
+    def _alias(self, event: Any) -> Node:
+        node = self._anchors.get(event.anchor)
+        if node is None:
+            raise self._stop(event, f"unknown alias '*{event.anchor}' (a text that begins with * needs quotes)")
+        if not node.closed:
+            raise self._stop(event, f"alias '*{event.anchor}' stands inside what it names")
+        return node
+
+    def _refuse_tag(self, event: Any, node: Node) -> None:
+        if event.tag is not None:
+            tag = event.tag.replace(_CORE_TAG, "!!", 1)
+            self._problem(node, f"tag '{tag}' is not supported: write the plain value")
+
+    def _problem(self, node: Node, message: str) -> None:
+        self.problems.append(Problem(self.source, node.line, node.column, message))
+
+    def _stop(self, event: Any, message: str) -> _Stop:
+        return _Stop(message, event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is None:
+        position = text.find("\0")
+        line = text.count("\n", 0, max(position, 0)) + 1
+        return Problem(source, line, 1, f"not readable as YAML: {getattr(error, 'reason', error)}")
+    lines = text.splitlines()
+    written = lines[mark.line] if mark.line < len(lines) else ""
+    said = getattr(error, "problem", None) or str(error)
+    return Problem(
+        source, mark.line + 1, mark.column + 1, f"not readable as YAML: {said}{_hint(said, written, mark.column)}"
+    )
+
+
+def _hint(said: str, written: str, column: int) -> str:
+    if "hexdecimal" in said or "hexadecimal" in said or "unknown escape" in said or "escape code" in said:
+        return r" (a backslash in double quotes is an escape: use single quotes, such as 'DOM\user')"
+    if written[: column + 1].strip() == "" and "\t" in written[: column + 1]:
+        return " (a tab cannot indent: use spaces)"
+    if "cannot start any token" in said:
+        return " (a text that begins with @, `, % or a tab needs quotes)"
+    if "mapping values are not allowed" in said:
+        return " (a text with ': ' in it needs quotes; or check the indentation)"
+    if "[" in written and "{" in written and ("expected" in said):
+        return " (within braces a range needs quotes: 'vm[01:16]')"
+    return ""
+
+
+# --- the schema's view -------------------------------------------------------------------------------------------
+
+
+def to_plain(node: Node | None) -> Any:
+    """The tree as dict, list, str and None. What an alias names is shared, not copied."""
+    if node is None or node.value is None:
+        return None
+    if isinstance(node.value, str):
+        return node.value
+    if node.plain is None:
+        if isinstance(node.value, list):
+            node.plain = [to_plain(child) for child in node.value]
+        else:
+            node.plain = {name: to_plain(child) for name, (_, child) in node.value.items()}
+    return node.plain
+
+
+def validate(
+    document: Document, model: type[Model], *, refusals: Mapping[str, str] | None = None
+) -> tuple[Model | None, set[Path]]:
+    """Check `document` against `model`; its complaints are added to `document.problems`.
+
+    What is wrong is cut from the tree and the rest checked again, so that one slip does not hide the next. Returns the model of
+    what was left (None: nothing usable) and the paths that were cut. `refusals` maps unknown keys to why they are refused.
+    """
+    cut: set[Path] = set()
+    for _ in range(8):
+        try:
+            return model.model_validate(to_plain(document.root)), cut
+        except pydantic.ValidationError as error:
+            found = [(_resolve(document.root, item["loc"]), item) for item in error.errors(include_url=False)]
+            for path, item in found:
+                document.problems.append(_translate(document, model, path, item, refusals or {}))
+            if not _cut(document, {path for path, _ in found}):
+                return None, cut
+            cut.update(path for path, _ in found)
+    return None, cut
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """` (did you mean 'port'?)` for the closest of `known`, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def describe_value(node: Node | None) -> str:
+    """What stands there, in words and cut short, for a message."""
+    if node is None or node.value is None:
+        return "nothing"
+    if isinstance(node.value, dict):
+        return "a mapping"
+    if isinstance(node.value, list):
+        return "a list"
+    return repr(node.value if len(node.value) <= 40 else node.value[:37] + "...")
+
+
+def _child(node: Node | None, step: str | int) -> tuple[Node, Node] | None:
+    if node is None:
+        return None
+    if isinstance(node.value, dict) and isinstance(step, str):
+        return node.value.get(step)
+    if isinstance(node.value, list) and isinstance(step, int) and 0 <= step < len(node.value):
+        return node.value[step], node.value[step]
+    return None
+
+
+def _resolve(root: Node | None, loc: Path) -> Path:
+    """A pydantic location without the steps that are no part of the document (union tags, the index of a lone value)."""
+    path: list[str | int] = []
+    node = root
+    for position, step in enumerate(loc):
+        child = _child(node, step)
+        if child is not None:
+            path.append(step)
+            node = child[1]
+        elif position == len(loc) - 1 and isinstance(step, str) and isinstance(node and node.value, dict):
+            path.append(step)  # a missing key
+    return tuple(path)
+
+
+def _cut(document: Document, paths: set[Path]) -> bool:
+    """Take the values at `paths` out of the tree; a missing key takes its mapping. False: nothing was left to take."""
+    doomed: list[tuple[Node, str | int, Node]] = []
+    for path in paths:
+        steps = path
+        while steps and document.find(steps) is None:
+            steps = steps[:-1]
+        parent, node = document.find(steps[:-1]), document.find(steps)
+        if not steps or parent is None or node is None:
+            return False
+        doomed.append((parent, steps[-1], node))
+    for parent, step, node in doomed:
+        if isinstance(parent.value, dict):
+            parent.value.pop(str(step), None)
+        elif isinstance(parent.value, list):
+            parent.value[:] = [child for child in parent.value if child is not node]
+    _forget_plain(document.root)
+    return True
+
+
+def _forget_plain(node: Node | None) -> None:
+    if node is None or node.plain is None:
+        return
+    node.plain = None
+    if isinstance(node.value, list):
+        for child in node.value:
+            _forget_plain(child)
+    elif isinstance(node.value, dict):
+        for _, child in node.value.values():
+            _forget_plain(child)
+
+
+def _translate(
+    document: Document, model: type[pydantic.BaseModel], path: Path, item: Any, refusals: Mapping[str, str]
+) -> Problem:
+    kind, name = item["type"], str(item["loc"][-1]) if item["loc"] else ""
+    node = document.find(path)
+    if kind == "extra_forbidden":
+        if name in refusals:
+            return document.problem(path, f"'{name}' is refused: {refusals[name]}", at_key=True)
+        message = f"unknown key '{name}'{suggestion(name, _keys_at(model, item['loc'][:-1]))}"
+        return document.problem(path, message, at_key=True)
+    if kind == "missing":
+        return document.problem(path, f"missing key '{name}'{_inside(path[:-1])}")
+    what = f"'{path[-1]}'" if path and isinstance(path[-1], str) else "this"
+    return document.problem(path, _sentence(kind, item, what, node))
+
+
+def _sentence(kind: str, item: Any, what: str, node: Node | None) -> str:
+    context = item.get("ctx") or {}
+    shown = describe_value(node)
+    bounds = {
+        "greater_than_equal": ("at least", "ge"), "less_than_equal": ("at most", "le"),
+        "greater_than": ("more than", "gt"), "less_than": ("less than", "lt"),
+    }  # fmt: skip
+    if kind in ("value_error", "assertion_error"):
+        return f"{what}: {context.get('error', item['msg'])}"
+    if kind in bounds:
+        words, key = bounds[kind]
+        return f"{what} must be {words} {context[key]:g}, not {shown}"
+    if kind in ("literal_error", "enum"):
+        choices = [word.strip().strip("'") for word in re.split(r",| or ", str(context.get("expected", "")))]
+        close = suggestion(str(node.value), choices) if node is not None and isinstance(node.value, str) else ""
+        return f"{what} must be one of {', '.join(choices)}, not {shown}{close}"
+    kinds = {"model_type": "a mapping", "model_attributes_type": "a mapping", "dict_type": "a mapping", "list_type": "a list",
+             "string_type": "text", "union_tag_not_found": "a mapping or a list"}  # fmt: skip
+    if kind in kinds:
+        return f"{what} must be {kinds[kind]}, not {shown}"
+    if kind in ("too_short", "too_long"):
+        return f"{what} is {'empty' if kind == 'too_short' else 'too long'}"
+    return f"{what}: {item['msg']}"
+
+
+def _inside(path: Path) -> str:
+    if not path:
+        return ""
+    return " in " + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _keys_at(model: type[pydantic.BaseModel], loc: Path) -> set[str]:
+    """The keys that the schema knows where `loc` points."""
+    here: list[Any] = list(_alternatives(model))
+    for step in loc:
+        below = [kind for one in here for kind in _below(one, step)]
+        here = below or here  # a step that leads nowhere is a union's tag
+    return {name for one in here if _is_model(one) for name in one.model_fields}
+
+
+def _below(kind: Any, step: str | int) -> Iterable[Any]:
+    if _is_model(kind):
+        known = kind.model_fields.get(str(step))
+        return _alternatives(known.annotation) if known is not None else ()
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is dict and isinstance(step, str) and not step.startswith("("):
+        return _alternatives(arguments[1])
+    if origin is list and isinstance(step, int):
+        return _alternatives(arguments[0])
+    return ()
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    origin = typing.get_origin(kind)
+    if origin is typing.Annotated:
+        return _alternatives(typing.get_args(kind)[0])
+    if origin is typing.Union or origin is types.UnionType:
+        return [one for argument in typing.get_args(kind) for one in _alternatives(argument)]
+    return [kind]
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)

@@ -1,0 +1,375 @@
+"""What an inventory may say: the pydantic models of every key, from which docs/inventory.schema.json is generated.
+
+Values arrive as text (see documents.py); each type here says what that text must be. `None` as a default means "not said";
+whether a key was said is asked of `model_fields_set`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
+
+from calyx_orch import units
+
+T = TypeVar("T")
+_WHOLE = re.compile(r"^-?(0|[1-9][0-9]*)$", re.ASCII)
+_TRUE, _FALSE = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
+_WORKLOAD_NAME = re.compile(r"^\w[\w.+-]{0,79}$")
+_TARGET_NAME = re.compile(r"^\w[\w.+-]{0,39}$")
+
+_DEVICES_REFUSED = (
+    "block devices are refused until they can be guarded against overwriting data: give the path of a directory"
+)
+
+WORKLOAD_REFUSALS = {
+    "zero_buffers": "zeros are compressed or deduplicated by layers below, so the figures would be those of a cache; "
+    "data is always incompressible",
+    "time_based": "workloads are always time based; leave it out",
+    "norandommap": "random workloads never keep a map; leave it out",
+    "ioengine": "baselines choose fio's engine (baselines: [fio-io_uring, fio-libaio])",
+    "filename": "files are made in a directory given under targets:",
+    "directory": "files are made in a directory given under targets:",
+    "device": "block devices are refused until they can be guarded: give a directory under targets:",
+}
+
+
+def text(value: Any) -> str:
+    """Text as written. ValueError for nothing, a list or a mapping, and for control characters."""
+    if value is None:
+        raise ValueError("is empty: give a text, or leave the key out")
+    if not isinstance(value, str):
+        raise ValueError(f"is text, not a {'list' if isinstance(value, list) else 'mapping'}")
+    if not value.strip():
+        raise ValueError("is empty: give a text, or leave the key out")
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise ValueError("holds a control character (a line break or tab?)")
+    return value
+
+
+def _whole(value: Any) -> int:
+    written = text(value)
+    if not _WHOLE.match(written) or len(written) > 20:
+        raise ValueError(f"{written[:40]!r} is no whole number (digits only, no leading zero, no _ or exponent)")
+    return int(written)
+
+
+def _boolean(value: Any) -> bool:
+    written = text(value).lower()
+    if written not in _TRUE | _FALSE:
+        raise ValueError(f"{written[:40]!r} is neither true nor false")
+    return written in _TRUE
+
+
+def _parsed(parse: Callable[[str], Any]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(text(value)))
+
+
+def _directory(value: Any) -> str:
+    written = text(value)
+    path = "/" + posixpath.normpath(written).lstrip("/")
+    if not written.startswith("/"):
+        raise ValueError(f"{written[:60]!r} is a relative path: give the absolute path of a directory on the guest")
+    if ".." in written.split("/"):
+        raise ValueError("holds '..': give the plain path")
+    if (path == "/dev" or path.startswith("/dev/")) and not path.startswith("/dev/shm/"):
+        raise ValueError(_DEVICES_REFUSED)
+    return path
+
+
+def _program(value: Any) -> str:
+    path = text(value)
+    if not path.startswith("/"):
+        raise ValueError(f"{path[:60]!r} is a relative path: give an absolute path on the guest")
+    return path
+
+
+def _agent_dir(value: Any) -> str:
+    path = text(value)
+    if not path.startswith(("/", "~/")):
+        raise ValueError(
+            f"{path[:60]!r} is a relative path: give an absolute path on the guest, or one that begins with ~/"
+        )
+    return path
+
+
+def _block_size(value: Any) -> int:
+    size = units.parse_size(text(value))
+    if size % 512 or not 512 <= size <= 64 * units.MIB:
+        raise ValueError(f"{value!r} is no multiple of 512 bytes from 512 to 64m")
+    return size
+
+
+def _named(pattern: re.Pattern[str], what: str) -> BeforeValidator:
+    def check(value: Any) -> str:
+        name = text(value)
+        if not pattern.match(name):
+            raise ValueError(f"{name[:60]!r} is no name of a {what}: letters, digits and . _ + - only")
+        return name
+
+    return BeforeValidator(check)
+
+
+class _Many:
+    """A list, or one value that stands for a list of one."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        many = handler(core)
+        return {"anyOf": [many["items"], many]} if "items" in many else many
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+_SIZE_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": units.SIZE_PATTERN}]}
+_DURATION_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": units.DURATION_PATTERN}]}
+
+Text = Annotated[str, BeforeValidator(text)]
+Boolean = Annotated[bool, BeforeValidator(_boolean)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Size = Annotated[int, _parsed(units.parse_size), WithJsonSchema(_SIZE_SCHEMA)]
+BlockSize = Annotated[int, BeforeValidator(_block_size), WithJsonSchema(_SIZE_SCHEMA)]
+Duration = Annotated[float, _parsed(units.parse_duration), WithJsonSchema(_DURATION_SCHEMA)]
+Rate = Annotated[
+    int, _parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
+]
+Directory = Annotated[str, BeforeValidator(_directory)]
+Program = Annotated[str, BeforeValidator(_program)]
+AgentDir = Annotated[str, BeforeValidator(_agent_dir)]
+WorkloadName = Annotated[str, _named(_WORKLOAD_NAME, "workload")]
+TargetName = Annotated[str, _named(_TARGET_NAME, "target")]
+Many = Annotated[list[T], BeforeValidator(_as_list), Field(min_length=1), _Many]
+Labels = dict[str, Text]
+
+
+class Strict(BaseModel):
+    """A mapping without keys that nobody knows."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TargetSettings(Strict):
+    """A directory in which the files of the I/O are made: a path, or a mapping with a path."""
+
+    model_config = ConfigDict(json_schema_extra=lambda schema: _or_text(schema, "an absolute path of a directory"))
+
+    path: Directory
+    allow_ram: Boolean = Field(default=False, description="a file system in memory (tmpfs) is meant")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_path(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "device" in value:
+            raise ValueError(_DEVICES_REFUSED)
+        return {"path": value} if isinstance(value, str) else value
+
+
+def _or_text(schema: dict[str, Any], description: str) -> None:
+    mapping = dict(schema)
+    schema.clear()
+    schema["anyOf"] = [{"type": "string", "description": description}, mapping]
+
+
+class Settings(Strict):
+    """What can be said of a guest wherever it is said: under defaults, a vm_host, a group or the guest itself."""
+
+    address: Text | None = Field(
+        default=None, description="host name, IPv4 or IPv6 address; default: the guest's name. Ranges as in names"
+    )
+    port: Whole | None = Field(default=None, ge=1, le=65535)
+    user: Text | None = None
+    key: Many[Text] | None = Field(
+        default=None, description="private key file, or a list of them; relative to the inventory"
+    )
+    jump: Text | None = Field(default=None, description="an entry of jump_hosts, or user@host:port")
+    ssh_config: Text | None = None
+    known_hosts: Text | None = None
+    host_key_policy: Literal["strict", "accept-new"] | None = None
+    connect_timeout: Duration | None = Field(default=None, gt=0, le=3600)
+    transport: Literal["ssh", "local"] | None = Field(
+        default=None, description="local: this machine itself, without SSH"
+    )
+    fio: Program | None = Field(default=None, description="path of fio on the guest")
+    agent_dir: AgentDir | None = Field(default=None, description="where the agent is put on the guest")
+    same_machine: Boolean | None = Field(
+        default=None, description="this guest shares its machine with another one on purpose"
+    )
+    labels: Labels | None = None
+    storage: Text | None = Field(default=None, description="the pool that the guest's disks lie on")
+    targets: dict[str, TargetSettings | None] | None = Field(
+        default=None, description="name: directory; null takes one away"
+    )
+
+
+class VmHostSettings(Settings):
+    """A hypervisor host; its settings hold for its guests."""
+
+    free: Size | None = Field(default=None, description="free space for new bytes")
+
+
+class GroupSettings(Settings):
+    """Settings of all members of a group."""
+
+    vm_host: Text | None = None
+
+
+class GuestSettings(GroupSettings):
+    """One guest, or a range of guests."""
+
+    groups: Many[Text] | None = None
+
+
+class NamedGuest(GuestSettings):
+    """A guest of a list."""
+
+    name: Text
+
+
+class StorageSettings(Strict):
+    """A pool that several guests' disks lie on."""
+
+    free: Size | None = Field(default=None, description="free space for new bytes")
+    labels: Labels | None = None
+
+
+class JumpHostSettings(Strict):
+    """A host through which guests are reached. What is not said comes from defaults, but for user and port."""
+
+    address: Text | None = None
+    port: Whole | None = Field(default=None, ge=1, le=65535)
+    user: Text | None = None
+    key: Many[Text] | None = None
+    jump: Text | None = None
+    ssh_config: Text | None = None
+    known_hosts: Text | None = None
+    host_key_policy: Literal["strict", "accept-new"] | None = None
+    connect_timeout: Duration | None = Field(default=None, gt=0, le=3600)
+
+
+class WorkloadSettings(Strict):
+    """A workload in fio's vocabulary, or `preset:` with what differs. A parameter that is a list is expanded."""
+
+    model_config = ConfigDict(json_schema_extra=lambda schema: _or_text(schema, "the name of a preset"))
+
+    name: WorkloadName | None = None
+    preset: Text | None = None
+    rw: Many[Literal["read", "write", "randread", "randwrite", "rw", "randrw"]] | None = None
+    bs: Many[BlockSize] | None = None
+    iodepth: Many[Annotated[Whole, Field(ge=1, le=4096)]] | None = None
+    numjobs: Many[Annotated[Whole, Field(ge=1, le=256)]] | None = None
+    size: Many[Size] | None = Field(default=None, description="bytes of each job's file")
+    runtime: Many[Annotated[Duration, Field(gt=0, le=7 * 86400)]] | None = None
+    ramp_time: Many[Annotated[Duration, Field(ge=0, le=86400)]] | None = None
+    rwmixread: Many[Annotated[Whole, Field(ge=0, le=100)]] | None = None
+    rate_iops: Many[Annotated[Whole, Field(ge=1, le=100_000_000)]] | None = Field(default=None, description="per job")
+    direct: Many[Boolean] | None = None
+    fsync: Many[Annotated[Whole, Field(ge=0, le=1_000_000)]] | None = None
+    randseed: Many[Annotated[Whole, Field(ge=0, le=2**63 - 1)]] | None = None
+    setup: Many[Literal["auto", "sqpoll", "defer", "coop", "plain"]] | None = None
+    refill: Many[Literal["each", "batch"]] | None = None
+    buffers: Many[Literal["auto", "registered", "plain"]] | None = None
+    interval_ms: Many[Annotated[Whole, Field(ge=10, le=60_000)]] | None = None
+    targets: Many[Text] | None = Field(default=None, description="the targets it runs on; default: all of the guest")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, value: Any) -> Any:
+        return {"preset": value} if isinstance(value, str) else value
+
+
+class BaselineSettings(Strict):
+    """Which fio engines run besides calyx."""
+
+    engines: Many[Literal["fio-io_uring", "fio-libaio"]]
+    when_missing: Literal["refuse", "skip"] = "refuse"
+
+
+class QuorumSettings(Strict):
+    """Go on while at least this share of the guests answers."""
+
+    quorum: Annotated[
+        float,
+        _parsed(units.parse_percent),
+        WithJsonSchema({"type": "string", "pattern": units.PERCENT_PATTERN}),
+        Field(gt=0),
+    ]
+
+
+class ImpactSettings(Strict):
+    """Bounds of what a run may do to its neighbours; they hold for every engine."""
+
+    max_rate: Rate | None = Field(default=None, description="per guest")
+    max_guests_per_domain: Whole | None = Field(default=None, ge=1)
+    max_bytes_written: Size | None = Field(default=None, description="per guest and run, layout included")
+
+
+def _baselines(value: Any) -> Any:
+    if isinstance(value, list):
+        return {"engines": value}
+    if isinstance(value, str) and value.startswith("fio"):
+        return {"engines": [value]}
+    return value
+
+
+def _shape(value: Any) -> str | None:
+    return "(mapping)" if isinstance(value, dict) else "(list)" if isinstance(value, list) else None
+
+
+def _word_or_mapping(value: Any) -> str:
+    return "(mapping)" if isinstance(value, (dict, BaseModel)) else "(word)"
+
+
+Guests = Annotated[
+    Annotated[dict[str, GuestSettings | None], Tag("(mapping)")] | Annotated[list[NamedGuest], Tag("(list)")],
+    Discriminator(_shape),
+]
+BaselineChoice = Annotated[
+    Annotated[Literal["auto", "none"], Tag("(word)")] | Annotated[BaselineSettings, Tag("(mapping)")],
+    Discriminator(_word_or_mapping),
+    BeforeValidator(_baselines),
+]
+PolicyChoice = Annotated[
+    Annotated[Literal["continue", "stop"], Tag("(word)")] | Annotated[QuorumSettings, Tag("(mapping)")],
+    Discriminator(_word_or_mapping),
+]
+Load = Literal["together", "per_domain", "alone", "staggered"]
+
+
+class InventoryDocument(Strict):
+    """A fleet and what is measured on it."""
+
+    name: Text | None = None
+    defaults: GuestSettings | None = None
+    vm_hosts: dict[str, VmHostSettings | None] | None = None
+    storage: dict[str, StorageSettings | None] | None = None
+    jump_hosts: dict[str, JumpHostSettings | None] | None = None
+    groups: dict[str, GroupSettings | None] | None = None
+    guests: Guests | None = None
+    workloads: Many[WorkloadSettings] | None = Field(
+        default=None, description="presets by name, or workloads; default: four-corners"
+    )
+    baselines: BaselineChoice = "auto"
+    repetitions: Whole = Field(
+        default=3, ge=1, le=1000, description="blocks, in each of which every engine has its balanced turns"
+    )
+    load: Many[Load] = Field(default=["together"])
+    impact: ImpactSettings | None = None
+    policy: PolicyChoice = "continue"
+    settle: Duration = Field(
+        default=60.0, le=3600, description="the longest wait for idle devices between rounds; 0: none"
+    )
+    stagger: Duration = Field(default=1.0, gt=0, le=3600, description="time from guest to guest for load: staggered")
+    lost_time_probe: Duration = Field(default=1.0, le=60, description="length of the spin before each round; 0: none")
+    seed: Whole | None = Field(default=None, ge=0, le=2**63 - 1)
+
+
+class PresetDocument(Strict):
+    """A file of workloads/."""
+
+    about: Text | None = None
+    workloads: Many[WorkloadSettings]

@@ -1,0 +1,243 @@
+"""From an inventory to rounds: who is chosen, in which order engines take turns, and how `impact` bounds their rate."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from calyx_orch import documents, names, units
+from calyx_orch.errors import UsageError
+from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, Workload
+from calyx_orch.plan import cost
+from calyx_orch.plan.order import engine_orders, guest_sets
+
+CALYX = "calyx"
+ROUNDS_MAX = 1_000_000
+_SEED_BITS = 48  # exact in every JSON reader, and in fio's randseed
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What the engines are compared on: one workload on one target by one set of guests under one load mode."""
+
+    workload: Workload
+    target: str
+    load: LoadMode
+    part: int
+    guests: tuple[Guest, ...]
+    rate_limited: bool = False
+
+
+def make(
+    inventory: Inventory,
+    *,
+    limit: Sequence[str] = (),
+    workloads: Sequence[str] = (),
+    repetitions: int | None = None,
+    seed: int,
+) -> Plan:
+    """All rounds of a run.
+
+    `limit` names guests (or globs, or ranges), groups, vm_hosts or storage; `workloads` names workloads of the inventory (or
+    globs, or what stands in front of a generated suffix). Empty: all. `repetitions` overrides the inventory's blocks. The same
+    arguments give the same plan in every process. Raises UsageError for a name that nothing has, an empty plan, or an `impact`
+    that leaves no room for a round.
+    """
+    guests = _chosen_guests(inventory, limit)
+    chosen = _chosen_workloads(inventory, workloads)
+    blocks = inventory.repetitions if repetitions is None else repetitions
+    if blocks < 1:
+        raise UsageError(f"repetitions: {blocks} is less than 1")
+    narrowed = replace(inventory, guests=guests, workloads=chosen, repetitions=blocks)
+    cells = tuple(_cells(narrowed))
+    if not cells:
+        raise UsageError("nothing to run: none of the chosen guests has a target of the chosen workloads")
+    engines = (CALYX, *inventory.baselines.engines)
+    turns = blocks * (2 if len(engines) == 2 else 1) * len(engines)
+    if turns * len(cells) > ROUNDS_MAX:
+        raise UsageError(
+            f"this plan has {turns * len(cells)} rounds, more than {ROUNDS_MAX}: choose less by --limit or --workload"
+        )
+    layouts = _layouts(guests, chosen)
+    cells = _within_impact(narrowed, cells, layouts, rounds_each=turns)
+    rounds = tuple(_rounds(cells, engines, blocks, seed))
+    return cost.priced(Plan(narrowed, seed, layouts, rounds, (), 0.0))
+
+
+def without(plan: Plan, missing: Mapping[str, frozenset[str]]) -> Plan:
+    """The plan without the guests that lack an engine in that engine's rounds (`missing`: engines by guest).
+
+    Rounds that no guest is left in are gone; the others keep their index, name and seed.
+    """
+    kept = []
+    for one in plan.rounds:
+        guests = tuple(guest for guest in one.guests if one.engine not in missing.get(guest, ()))
+        if guests:
+            kept.append(one if len(guests) == len(one.guests) else replace(one, guests=guests))
+    return cost.priced(replace(plan, rounds=tuple(kept)))
+
+
+def _chosen_guests(inventory: Inventory, limit: Sequence[str]) -> tuple[Guest, ...]:
+    if not limit:
+        return inventory.guests
+    chosen: set[str] = set()
+    for item in limit:
+        found = _matching(inventory, item)
+        if not found:
+            known = {guest.name for guest in inventory.guests} | _places(inventory.guests)
+            raise UsageError(
+                f"--limit {item}: no guest, group, vm_host or storage is called that{documents.suggestion(item, known)}"
+            )
+        chosen |= found
+    return tuple(guest for guest in inventory.guests if guest.name in chosen)
+
+
+def _matching(inventory: Inventory, item: str) -> set[str]:
+    if names.has_range(item):
+        try:
+            expanded = set(names.expand(item))
+        except ValueError as error:
+            raise UsageError(f"--limit {item}: {error}") from None
+        unknown = expanded - {guest.name for guest in inventory.guests}
+        if unknown:
+            raise UsageError(f"--limit {item}: there is no guest {min(unknown)}")
+        return expanded
+    return {
+        guest.name
+        for guest in inventory.guests
+        if item in (guest.vm_host, guest.storage) or item in guest.groups or fnmatchcase(guest.name, item)
+    }
+
+
+def _places(guests: Iterable[Guest]) -> set[str]:
+    return {name for guest in guests for name in (guest.vm_host, guest.storage, *guest.groups) if name is not None}
+
+
+def _chosen_workloads(inventory: Inventory, written: Sequence[str]) -> tuple[Workload, ...]:
+    if not written:
+        return inventory.workloads
+    for name in written:
+        if not any(names.is_workload(workload.name, name) for workload in inventory.workloads):
+            known = [workload.name for workload in inventory.workloads]
+            hint = documents.suggestion(name, known) or f" (there are: {', '.join(known)})"
+            raise UsageError(f"--workload {name}: no workload is called that{hint}")
+    return tuple(one for one in inventory.workloads if any(names.is_workload(one.name, name) for name in written))
+
+
+def _cells(inventory: Inventory) -> Iterator[_Cell]:
+    targets = tuple(dict.fromkeys(target.name for guest in inventory.guests for target in guest.targets))
+    for workload in inventory.workloads:
+        for target in workload.targets or targets:
+            having = [guest for guest in inventory.guests if any(one.name == target for one in guest.targets)]
+            for load in inventory.load:
+                for part, guests in enumerate(guest_sets(having, load, inventory.impact.max_guests_per_domain)):
+                    yield _Cell(workload, target, load, part, guests)
+
+
+def _layouts(guests: Sequence[Guest], workloads: Sequence[Workload]) -> tuple[Layout, ...]:
+    layouts = []
+    for guest in guests:
+        for target in guest.targets:
+            users = [one for one in workloads if not one.targets or target.name in one.targets]
+            if users:
+                files, size = max(one.numjobs for one in users), max(one.size_bytes for one in users)
+                layouts.append(Layout(guest.name, target.name, target.path, files, size, target.allow_ram))
+    return tuple(layouts)
+
+
+def _rounds(cells: Sequence[_Cell], engines: Sequence[str], blocks: int, seed: int) -> Iterator[Round]:
+    rng = random.Random(seed)
+    orders = [engine_orders(engines, blocks, rng) for _ in cells]
+    index = 0
+    for block in range(blocks):
+        for cell, order in zip(cells, orders, strict=True):
+            turns: dict[str, int] = {}
+            for engine in order[block]:
+                turn = turns[engine] = turns.get(engine, -1) + 1
+                yield Round(
+                    index=index, block=block, workload=cell.workload, target=cell.target, engine=engine, load=cell.load,
+                    guests=tuple(guest.name for guest in cell.guests), seed=_round_seed(seed, cell, block, turn),
+                    rate_limited=cell.rate_limited,
+                )  # fmt: skip
+                index += 1
+
+
+def _round_seed(seed: int, cell: _Cell, block: int, turn: int) -> int:
+    """The same for every engine's n-th turn in a block, so that they are asked for the same offsets; or as pinned."""
+    if cell.workload.seed is not None:
+        return cell.workload.seed
+    words = (str(seed), str(block), str(turn), cell.workload.name, cell.target, cell.load.value, str(cell.part))
+    digest = hashlib.sha256("\0".join(words).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - _SEED_BITS)
+
+
+def _within_impact(
+    inventory: Inventory, cells: tuple[_Cell, ...], layouts: tuple[Layout, ...], *, rounds_each: int
+) -> tuple[_Cell, ...]:
+    """Lower `rate_iops` where `impact` bounds the rate or the bytes written; the same for all engines and guests."""
+    impact = inventory.impact
+    if impact.max_rate_bytes_per_s is not None:
+        cells = tuple(_limited(cell, impact.max_rate_bytes_per_s, "impact.max_rate") for cell in cells)
+    if impact.max_bytes_written is not None:
+        rate = _written_rate(inventory.guests, cells, layouts, impact.max_bytes_written, rounds_each)
+        if rate is not None:
+            cells = tuple(
+                _limited(cell, rate, "impact.max_bytes_written") if cell.workload.rw.writes else cell for cell in cells
+            )
+    return cells
+
+
+def _limited(cell: _Cell, bytes_per_s: float, why: str) -> _Cell:
+    workload = cell.workload
+    rate_iops = int(bytes_per_s // (workload.bs_bytes * workload.numjobs))
+    if rate_iops < 1:
+        raise UsageError(
+            f"{why} leaves workload '{workload.name}' {units.format_rate(bytes_per_s)} per guest, less than one I/O of "
+            f"{units.format_bytes(workload.bs_bytes)} per second for each of its {workload.numjobs} jobs: raise it, or lower bs, numjobs, "
+            "runtime or repetitions"
+        )
+    if workload.rate_iops is not None and workload.rate_iops <= rate_iops:
+        return cell
+    return replace(cell, workload=replace(workload, rate_iops=rate_iops), rate_limited=True)
+
+
+def _written_rate(
+    guests: Sequence[Guest], cells: Sequence[_Cell], layouts: Sequence[Layout], most: int, rounds_each: int
+) -> float | None:
+    """Bytes per second of any writing round, such that no guest writes more than `most` in the run; None: no round writes.
+
+    Mixed workloads are taken as if they only wrote, and what is in flight at a round's end counts, so that the bound holds.
+    """
+    rates = []
+    for guest in guests:
+        laid = sum(layout.total_bytes for layout in layouts if layout.guest == guest.name)
+        if laid > most:
+            raise UsageError(
+                f"impact.max_bytes_written is {units.format_bytes(most)}, but the files of guest '{guest.name}' alone are "
+                f"{units.format_bytes(laid)}: raise it, or lower size or numjobs"
+            )
+        writing = [cell.workload for cell in cells if guest in cell.guests and cell.workload.rw.writes]
+        if writing:
+            rates.append(_fair_rate(guest.name, writing, most - laid, rounds_each))
+    return min(rates) if rates else None
+
+
+def _fair_rate(guest: str, writing: Sequence[Workload], budget: int, rounds_each: int) -> float:
+    """One rate for all that are not already slower, found by taking out the slower ones until none is left to take out."""
+    left: float = budget - rounds_each * sum(cost.in_flight_bytes(one) for one in writing)
+    free = list(writing)
+    while left > 0:
+        rate = left / (rounds_each * sum(one.ramp_s + one.runtime_s for one in free))
+        slower = [one for one in free if (cost.rated_bytes_per_s(one) or rate + 1) <= rate]
+        if not slower or len(slower) == len(free):
+            return rate
+        for one in slower:
+            left -= rounds_each * (cost.rated_bytes_per_s(one) or 0) * (one.ramp_s + one.runtime_s)
+            free.remove(one)
+    raise UsageError(
+        f"impact.max_bytes_written leaves guest '{guest}' {units.format_bytes(max(0, budget))} for {rounds_each * len(writing)} writing "
+        "rounds after its files are laid out, less than what they have in flight: raise it, or lower size, iodepth or repetitions"
+    )
