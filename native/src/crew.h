@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A crew is one job's threads. crew.c opens, starts, watches and ends them; worker.c opens what one thread needs;
+ * engine.c is the loop that one thread runs. They meet in this header only.
+ *
+ *   command:  OPENING -> (DROP_BUFFERS) -> READY -> START            set by the caller's thread, waited for by all
+ * workers any -> QUIT                                        stop before the start, or a refused crew stop:     NONE ->
+ * BY_CALLER or BY_FAILURE                        read by running workers at each pass
+ */
+#ifndef CALYX_CREW_H
+#define CALYX_CREW_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "calyx/engine.h"
+#include "offsets.h"
+#include "pace.h"
+#include "ring.h"
+
+enum calyx_command { CALYX_OPENING, CALYX_DROP_BUFFERS, CALYX_READY, CALYX_START, CALYX_QUIT };
+enum calyx_stop { CALYX_STOP_NONE, CALYX_STOP_BY_CALLER, CALYX_STOP_BY_FAILURE };
+
+#define CALYX_CPU_WORDS 64 /* 4096 CPUs */
+
+/* One place in the queue. published_ns is 0 while the slot is free; another thread reads it for the age of the oldest
+ * I/O. */
+struct calyx_slot {
+	_Atomic uint64_t published_ns;
+	uint64_t offset;
+	unsigned char *buffer; /* of the current I/O, within the slot's share of the pool */
+	uint32_t done, retries, turn;
+	enum calyx_direction direction;
+};
+
+struct calyx_counts {
+	uint64_t submitted, eagain, short_ios, unfinished, errors;
+};
+
+struct calyx_worker {
+	struct calyx_crew *crew;
+	uint32_t index;
+	pthread_t thread;
+	bool spawned;
+	int poller_cpu; /* SQPOLL: the CPU of the kernel's thread; -1 none */
+
+	/* What the loop touches at each I/O. */
+	struct calyx_ring ring;
+	struct calyx_slot *slots;
+	uint32_t *free_slots, free_count;
+	uint32_t *resume_slots, resume_count; /* the rest of short I/O, and retries */
+	uint32_t in_flight;		      /* published and not yet completed */
+	int fd;
+	uint64_t data_tag, data_counter;
+	struct calyx_offsets offsets;
+	struct calyx_pace pace;
+
+	/* The loop's times and state. */
+	uint64_t now_ns, window_start_ns, window_end_ns, deadline_ns, drain_until_ns;
+	uint64_t tick_due_ns, pace_timer_ns; /* 0: not armed */
+	struct __kernel_timespec tick_time, pace_time;
+	uint64_t stuck_since_ns; /* since when the kernel takes no submission; 0: it does */
+	uint32_t error_streak;
+	bool draining, cancelled;
+	struct calyx_interval *interval; /* of the current pass, NULL outside the window or without a series */
+	bool in_window;
+
+	/* Results: written by the worker alone, read by others once it has finished. */
+	struct calyx_direction_result *directions;
+	struct calyx_interval *intervals;
+	struct calyx_counts counts;
+	struct calyx_error_count errors[CALYX_ERRORS_MAX];
+	uint32_t errors_count;
+	uint64_t ended_ns;
+	bool stopped;
+	char failure[CALYX_REASON_MAX];
+
+	/* Read by other threads while it runs. */
+	_Atomic uint64_t started_ns, ios, bytes;
+	atomic_bool finished;
+
+	/* What opening made. */
+	int open_error, buffers_error;
+	char open_reason[CALYX_REASON_MAX];
+	unsigned char *pool;
+	size_t pool_bytes;
+	uint32_t turns; /* variants of data per slot */
+	struct calyx_setup_taken taken;
+};
+
+struct calyx_crew {
+	struct calyx_job job; /* paths and strings are our own copies */
+	char **paths;
+	uint32_t ring_flags, ring_entries;
+	enum calyx_setup took;
+	char why[CALYX_REASON_MAX];
+	struct calyx_setup_taken setup;
+	uint64_t allowed_cpus[CALYX_CPU_WORDS];
+
+	_Atomic uint32_t command;  /* a futex */
+	_Atomic uint32_t reports;  /* a futex: workers that have worked through the current command */
+	_Atomic uint32_t finished; /* a futex: workers that have ended */
+	_Atomic uint32_t stop;
+	_Atomic uint64_t start_ns;
+
+	struct calyx_worker *workers;
+	uint32_t spawned;
+	struct calyx_interval *intervals;
+	uint32_t intervals_count;
+	bool merged, abandoned;
+	struct calyx_result result;
+};
+
+/* worker.c */
+void calyx_worker_open(struct calyx_worker *worker);
+void calyx_worker_drop_buffers(struct calyx_worker *worker);
+void calyx_worker_close(struct calyx_worker *worker);
+uint64_t calyx_pool_bytes(const struct calyx_job *job, uint32_t *turns);
+/* engine.c: prepares the first queue, waits for the start line, makes I/O until the end, drains. */
+void calyx_worker_run(struct calyx_worker *worker);
+/* crew.c: sleeps until command is no longer `from`, or until_ns; returns the command. */
+uint32_t calyx_crew_await(struct calyx_crew *crew, uint32_t from, uint64_t until_ns);
+
+#endif

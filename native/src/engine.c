@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of one thread: fill, submit, reap, record, stop, drain. One thread, one ring, one file.
+//
+//   reap     one clock read stamps every visible completion; then its slot is free, or has a rest to do
+//   refill   a free slot gets the next I/O: each one published and submitted by itself (each), or all at once (batch)
+//   wait     sleep in the kernel until the next completion; a timer of TICK_NS bounds that sleep, so that stop,
+//   deadline
+//            and hanging I/O are seen without a timeout on every wait
+//
+// Submitting each successor at once costs one more system call per I/O, and on a disk brings 10 to 20 % more of them:
+// the device idles less while the rest of a batch is prepared.
+#include "crew.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "data.h"
+#include "reason.h"
+
+#define TICK_NS 100000000ull	       /* how late a stop or a deadline may be seen */
+#define SPIN_BEFORE_START_NS 150000ull /* a sleep may end this late on a busy guest */
+#define SPIN_POLLER_NS 100000ull       /* SQPOLL: then sleep, which gives the poller the CPU */
+#define DRAIN_AFTER_STOP_NS 5000000000ull
+#define DRAIN_AFTER_CANCEL_NS 500000000ull
+#define STUCK_MAX_NS 2000000000ull /* the kernel takes no submission, with nothing in flight */
+#define RETRIES_MAX 100		   /* of one I/O that ends in EAGAIN */
+#define ERROR_STREAK_MAX 100
+#define ERRORS_MAX 1000
+
+/* user_data that names no slot. */
+#define DATA_TICK (1ull << 32)
+#define DATA_PACE (2ull << 32)
+#define DATA_CANCEL (3ull << 32)
+
+uint64_t calyx_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#else
+	__asm__ volatile("" ::: "memory");
+#endif
+}
+
+static void pause_ns(uint64_t length_ns)
+{
+	struct timespec length = {.tv_sec = (time_t)(length_ns / 1000000000),
+				  .tv_nsec = (long)(length_ns % 1000000000)};
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &length, NULL);
+}
+
+/* One thread's failure ends the job: the others drain and report what they have. The first sentence stands. */
+__attribute__((format(printf, 2, 3))) static void fail(struct calyx_worker *w, const char *format, ...)
+{
+	uint32_t none = CALYX_STOP_NONE;
+	va_list arguments;
+
+	if (w->failure[0])
+		return;
+	va_start(arguments, format);
+	vsnprintf(w->failure, sizeof(w->failure), format, arguments);
+	va_end(arguments);
+	atomic_compare_exchange_strong(&w->crew->stop, &none, CALYX_STOP_BY_FAILURE);
+}
+
+/* ---- fill ---- */
+
+static void fill_sqe(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t index)
+{
+	struct calyx_slot *slot = &w->slots[index];
+
+	sqe->user_data = index;
+	if (w->taken.fixed_files) {
+		sqe->fd = 0;
+		sqe->flags = IOSQE_FIXED_FILE;
+	} else {
+		sqe->fd = w->fd;
+	}
+	if (slot->direction == CALYX_DIR_SYNC) {
+		sqe->opcode = IORING_OP_FSYNC;
+		return;
+	}
+	if (slot->direction == CALYX_DIR_READ)
+		sqe->opcode = w->taken.fixed_buffers ? IORING_OP_READ_FIXED : IORING_OP_READ;
+	else
+		sqe->opcode = w->taken.fixed_buffers ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE;
+	sqe->off = slot->offset + slot->done;
+	sqe->addr = (uint64_t)(uintptr_t)(slot->buffer + slot->done);
+	sqe->len = (uint32_t)w->crew->job.bs - slot->done;
+}
+
+/* Gives a free slot its next I/O. False when the submission queue is full. */
+static bool prepare_next(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	struct io_uring_sqe *sqe = calyx_ring_prepare(&w->ring);
+	struct calyx_offset next;
+	struct calyx_slot *slot;
+	uint32_t index;
+
+	if (!sqe)
+		return false;
+	next = calyx_offsets_next(&w->offsets);
+	index = w->free_slots[--w->free_count];
+	slot = &w->slots[index];
+	slot->direction = next.direction;
+	slot->offset = next.offset;
+	slot->done = slot->retries = 0;
+	slot->buffer = w->pool + ((uint64_t)index * w->turns + slot->turn) * job->bs;
+	if (next.direction == CALYX_DIR_WRITE) {
+		slot->turn = slot->turn + 1 < w->turns ? slot->turn + 1 : 0;
+		calyx_data_stamp(slot->buffer, job->bs, w->data_tag, &w->data_counter);
+	}
+	if (next.direction != CALYX_DIR_SYNC)
+		w->pace.issued++;
+	fill_sqe(w, sqe, index);
+	return true;
+}
+
+/* ---- submit ---- */
+
+static uint64_t publish_at(struct calyx_worker *w, uint32_t count, uint64_t now_ns)
+{
+	struct calyx_ring *ring = &w->ring;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t index = ring->sqes[(ring->published + i) & ring->sq_mask].user_data;
+
+		if (index >= w->crew->job.iodepth)
+			continue;
+		w->counts.submitted++;
+		/* The latency of a retry, or of the rest of a short I/O, runs from the first publication. */
+		if (atomic_load_explicit(&w->slots[index].published_ns, memory_order_relaxed))
+			continue;
+		atomic_store_explicit(&w->slots[index].published_ns, now_ns, memory_order_relaxed);
+		w->in_flight++;
+	}
+	calyx_ring_publish(ring, count);
+	return now_ns;
+}
+
+static uint64_t publish(struct calyx_worker *w, uint32_t count)
+{
+	return publish_at(w, count, calyx_now_ns());
+}
+
+static void note_submission(struct calyx_worker *w, int error)
+{
+	if (!error) {
+		w->stuck_since_ns = 0;
+		return;
+	}
+	if (error == -EINTR)
+		return;
+	if (error == -EAGAIN || error == -EBUSY) {
+		if (!w->stuck_since_ns)
+			w->stuck_since_ns = calyx_now_ns();
+		return;
+	}
+	fail(w, "job %" PRIu32 ": io_uring_enter: %s", w->index, calyx_error_text(error).text);
+}
+
+/* Hands everything published to the kernel. */
+static void submit(struct calyx_worker *w)
+{
+	if (w->ring.sqpoll)
+		note_submission(w, calyx_ring_wake(&w->ring));
+	else if (calyx_ring_pending(&w->ring))
+		note_submission(w, calyx_ring_enter(&w->ring, true, 0, 0));
+}
+
+static void resume(struct calyx_worker *w)
+{
+	while (w->resume_count > 0) {
+		struct io_uring_sqe *sqe = calyx_ring_prepare(&w->ring);
+
+		if (!sqe)
+			return;
+		fill_sqe(w, sqe, w->resume_slots[--w->resume_count]);
+		publish(w, 1);
+	}
+}
+
+static void refill(struct calyx_worker *w)
+{
+	bool each = w->crew->job.refill == CALYX_REFILL_EACH;
+	uint32_t batch = 0;
+
+	while (w->free_count > 0 && calyx_pace_is_due(&w->pace, w->now_ns)) {
+		/* The last one is submitted by the wait that follows: one system call less. */
+		if (each && (calyx_ring_pending(&w->ring) || w->ring.sqpoll))
+			submit(w);
+		if (w->stuck_since_ns || !prepare_next(w))
+			break;
+		if (each)
+			publish(w, 1);
+		else
+			batch++;
+	}
+	if (batch > 0)
+		publish(w, batch);
+	if (w->ring.sqpoll)
+		submit(w);
+}
+
+/* ---- wait ---- */
+
+static bool arm_timer(struct calyx_worker *w, struct __kernel_timespec *length, uint64_t length_ns, uint64_t user_data)
+{
+	struct io_uring_sqe *sqe = calyx_ring_prepare(&w->ring);
+
+	if (!sqe)
+		return false;
+	length->tv_sec = (int64_t)(length_ns / 1000000000);
+	length->tv_nsec = (long long)(length_ns % 1000000000);
+	sqe->opcode = IORING_OP_TIMEOUT;
+	sqe->fd = -1;
+	sqe->addr = (uint64_t)(uintptr_t)length;
+	sqe->len = 1;
+	sqe->user_data = user_data;
+	publish(w, 1);
+	return true;
+}
+
+/* A pace timer in flight is never late for a later I/O: due times only grow. */
+static void arm_timers(struct calyx_worker *w)
+{
+	uint64_t due_ns;
+
+	if (!w->tick_due_ns && arm_timer(w, &w->tick_time, TICK_NS, DATA_TICK))
+		w->tick_due_ns = w->now_ns + TICK_NS;
+	if (w->draining || !w->pace.rate_iops || !w->free_count || w->pace_timer_ns)
+		return;
+	due_ns = calyx_pace_due_ns(&w->pace);
+	if (due_ns > w->now_ns && arm_timer(w, &w->pace_time, due_ns - w->now_ns, DATA_PACE))
+		w->pace_timer_ns = due_ns;
+}
+
+/* The poller fills the queue by itself, so look for a while before going to sleep; sleeping is the way out when it does
+ * not get a CPU because we hold it. */
+static void wait_for_poller(struct calyx_worker *w)
+{
+	uint64_t until_ns = calyx_now_ns() + SPIN_POLLER_NS;
+	uint32_t flags = IORING_ENTER_GETEVENTS;
+
+	submit(w);
+	do {
+		for (int i = 0; i < 64; i++) {
+			if (calyx_ring_has_completions(&w->ring))
+				return;
+			relax();
+		}
+	} while (calyx_now_ns() < until_ns);
+	if (__atomic_load_n(w->ring.sq_flags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP)
+		flags |= IORING_ENTER_SQ_WAKEUP;
+	note_submission(w, calyx_ring_enter(&w->ring, false, 1, flags));
+}
+
+/* The kernel said EAGAIN: with I/O in flight a completion will help, without it only time can, and not for ever. */
+static void wait_while_stuck(struct calyx_worker *w)
+{
+	bool in_kernel = w->in_flight > calyx_ring_pending(&w->ring);
+
+	calyx_ring_enter(&w->ring, false, 0, IORING_ENTER_GETEVENTS); /* only to let completions happen */
+	if (!in_kernel && calyx_now_ns() - w->stuck_since_ns > STUCK_MAX_NS)
+		fail(w, "job %" PRIu32 ": io_uring_enter: %s for %llu ms with nothing in flight", w->index,
+		     calyx_error_text(EAGAIN).text, STUCK_MAX_NS / 1000000);
+	pause_ns(1000000);
+	submit(w);
+}
+
+static void wait(struct calyx_worker *w)
+{
+	if (w->stuck_since_ns) {
+		wait_while_stuck(w);
+		return;
+	}
+	arm_timers(w);
+	if (calyx_ring_has_completions(&w->ring)) {
+		submit(w);
+		return;
+	}
+	if (w->ring.sqpoll)
+		wait_for_poller(w);
+	else
+		note_submission(w, calyx_ring_enter(&w->ring, true, 1, IORING_ENTER_GETEVENTS));
+}
+
+/* ---- reap and record ---- */
+
+static void release(struct calyx_worker *w, uint32_t index)
+{
+	atomic_store_explicit(&w->slots[index].published_ns, 0, memory_order_relaxed);
+	w->free_slots[w->free_count++] = index;
+	w->in_flight--;
+}
+
+static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
+{
+	struct calyx_error_count *entry = w->errors;
+
+	w->counts.errors++;
+	w->error_streak++;
+	w->directions[slot->direction].errors++;
+	for (uint32_t i = 0; i < w->errors_count; i++, entry++) {
+		if (entry->direction == slot->direction && entry->error == error)
+			break;
+	}
+	if (entry == &w->errors[w->errors_count] && w->errors_count < CALYX_ERRORS_MAX) {
+		*entry = (struct calyx_error_count){slot->direction, error, 0, slot->offset};
+		w->errors_count++;
+	}
+	if (entry < &w->errors[w->errors_count])
+		entry->count++;
+	if (w->error_streak >= ERROR_STREAK_MAX || w->counts.errors >= ERRORS_MAX)
+		fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os failed, the last one with %s at offset %" PRIu64, w->index,
+		     w->counts.errors, calyx_error_text(error).text, slot->offset);
+}
+
+static void record(struct calyx_worker *w, const struct calyx_slot *slot, uint32_t bytes)
+{
+	struct calyx_direction_result *direction = &w->directions[slot->direction];
+	uint64_t latency_ns = w->now_ns - atomic_load_explicit(&slot->published_ns, memory_order_relaxed);
+
+	w->error_streak = 0;
+	if (!w->in_window)
+		return;
+	calyx_histogram_record(&direction->latency, latency_ns);
+	direction->ios++;
+	direction->bytes += bytes;
+	if (!w->interval || slot->direction == CALYX_DIR_SYNC)
+		return;
+	if (slot->direction == CALYX_DIR_READ) {
+		w->interval->read_ios++;
+		w->interval->read_bytes += bytes;
+	} else {
+		w->interval->write_ios++;
+		w->interval->write_bytes += bytes;
+	}
+	if (latency_ns > w->interval->latency_max_ns)
+		w->interval->latency_max_ns = latency_ns;
+}
+
+/* Returns the bytes of a complete I/O, or -1 when there is nothing to count: an error, a retry, a rest to do. */
+static int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer)
+{
+	struct calyx_slot *slot = &w->slots[index];
+	uint32_t wanted = (uint32_t)w->crew->job.bs;
+
+	if ((answer == -EAGAIN || answer == -EINTR) && slot->retries < RETRIES_MAX && !w->draining) {
+		slot->retries++;
+		w->counts.eagain++;
+		w->resume_slots[w->resume_count++] = index;
+		return -1;
+	}
+	if (w->draining && (answer == -ECANCELED || answer == -EAGAIN || answer == -EINTR)) {
+		w->counts.unfinished++;
+		release(w, index);
+		return -1;
+	}
+	if (slot->direction == CALYX_DIR_SYNC && answer == 0) {
+		record(w, slot, 0);
+		release(w, index);
+		return 0;
+	}
+	if (answer <= 0 || slot->direction == CALYX_DIR_SYNC || (uint32_t)answer > wanted - slot->done) {
+		/* 0 bytes is the end of the file (or a device that wrote nothing): asking again would never end. */
+		record_error(w, slot, answer < 0 ? -answer : answer == 0 ? ENODATA : EIO);
+		release(w, index);
+		return -1;
+	}
+	slot->done += (uint32_t)answer;
+	if (slot->done < wanted) {
+		w->counts.short_ios += slot->done == (uint32_t)answer;
+		w->directions[slot->direction].short_ios += slot->done == (uint32_t)answer;
+		if (w->draining) {
+			w->counts.unfinished++;
+			release(w, index);
+		} else {
+			w->resume_slots[w->resume_count++] = index;
+		}
+		return -1;
+	}
+	record(w, slot, wanted);
+	release(w, index);
+	return wanted;
+}
+
+static void begin_pass(struct calyx_worker *w)
+{
+	w->now_ns = calyx_now_ns();
+	w->in_window = w->now_ns >= w->window_start_ns && w->now_ns < w->window_end_ns;
+	w->interval = NULL;
+	if (w->in_window && w->crew->intervals_count)
+		w->interval = &w->intervals[(w->now_ns - w->window_start_ns) / w->crew->job.interval_ns];
+}
+
+static void reap(struct calyx_worker *w)
+{
+	struct calyx_ring *ring = &w->ring;
+	uint32_t tail = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE), head = *ring->cq_head;
+	uint64_t ios = 0, bytes = 0;
+
+	begin_pass(w);
+	for (; head != tail; head++) {
+		const struct io_uring_cqe *cqe = &ring->cqes[head & ring->cq_mask];
+		int64_t count;
+
+		if (cqe->user_data == DATA_TICK) {
+			w->tick_due_ns = 0;
+		} else if (cqe->user_data == DATA_PACE) {
+			w->pace_timer_ns = 0;
+		} else if (cqe->user_data == DATA_CANCEL) {
+			continue;
+		} else if (cqe->user_data >= w->crew->job.iodepth ||
+			   !atomic_load_explicit(&w->slots[cqe->user_data].published_ns, memory_order_relaxed)) {
+			fail(w, "job %" PRIu32 ": the kernel completed an I/O that is not in flight (user_data %llu)",
+			     w->index, (unsigned long long)cqe->user_data);
+		} else {
+			count = complete(w, (uint32_t)cqe->user_data, cqe->res);
+			ios += count >= 0;
+			bytes += count >= 0 ? (uint64_t)count : 0;
+		}
+	}
+	__atomic_store_n(ring->cq_head, head, __ATOMIC_RELEASE);
+	if (ios) {
+		/* This thread alone writes them, so a load and a store do; a locked add would be paid at each pass. */
+		atomic_store_explicit(&w->ios, atomic_load_explicit(&w->ios, memory_order_relaxed) + ios,
+				      memory_order_relaxed);
+		atomic_store_explicit(&w->bytes, atomic_load_explicit(&w->bytes, memory_order_relaxed) + bytes,
+				      memory_order_relaxed);
+	}
+}
+
+/* ---- stop and drain ---- */
+
+static void begin_drain(struct calyx_worker *w, uint32_t stop)
+{
+	w->draining = true;
+	w->drain_until_ns = w->deadline_ns;
+	if (stop != CALYX_STOP_NONE && w->now_ns < w->window_end_ns) {
+		w->stopped = stop == CALYX_STOP_BY_CALLER;
+		if (w->now_ns + DRAIN_AFTER_STOP_NS < w->drain_until_ns)
+			w->drain_until_ns = w->now_ns + DRAIN_AFTER_STOP_NS;
+	}
+	/* What waited for another try is given up, and what the kernel never took never happened. */
+	while (w->resume_count > 0) {
+		w->counts.unfinished++;
+		release(w, w->resume_slots[--w->resume_count]);
+	}
+}
+
+/* Best effort, one by one: cancelling everything in one go needs kernel 5.19. */
+static void cancel_all(struct calyx_worker *w)
+{
+	w->cancelled = true;
+	w->drain_until_ns = w->now_ns + DRAIN_AFTER_CANCEL_NS;
+	for (uint32_t i = 0; i < w->crew->job.iodepth; i++) {
+		struct io_uring_sqe *sqe;
+
+		if (!atomic_load_explicit(&w->slots[i].published_ns, memory_order_relaxed))
+			continue;
+		sqe = calyx_ring_prepare(&w->ring);
+		if (!sqe)
+			return;
+		sqe->opcode = IORING_OP_ASYNC_CANCEL;
+		sqe->fd = -1;
+		sqe->addr = i;
+		sqe->user_data = DATA_CANCEL;
+		publish(w, 1);
+		submit(w);
+	}
+}
+
+/* True when the loop is over. */
+static bool check_end(struct calyx_worker *w)
+{
+	uint32_t stop = atomic_load_explicit(&w->crew->stop, memory_order_relaxed);
+
+	if (!w->draining && (stop != CALYX_STOP_NONE || w->now_ns >= w->window_end_ns))
+		begin_drain(w, stop);
+	if (!w->draining)
+		return false;
+	if (w->in_flight == 0)
+		return true;
+	if (w->failure[0] && w->stuck_since_ns && w->in_flight <= calyx_ring_pending(&w->ring)) {
+		w->counts.unfinished += w->in_flight;
+		return true;
+	}
+	if (w->now_ns < w->drain_until_ns)
+		return false;
+	if (!w->cancelled) {
+		cancel_all(w);
+		return false;
+	}
+	w->counts.unfinished += w->in_flight;
+	return true;
+}
+
+/* Sleeps to shortly before the start line, then spins on the clock. False when a stop came first. */
+static bool wait_for_start_line(struct calyx_worker *w, uint64_t start_ns)
+{
+	uint64_t spin_from_ns = start_ns - SPIN_BEFORE_START_NS;
+
+	while (calyx_now_ns() < spin_from_ns) {
+		if (calyx_crew_await(w->crew, CALYX_START, spin_from_ns) != CALYX_START)
+			return false;
+	}
+	while (calyx_now_ns() < start_ns)
+		relax();
+	return atomic_load(&w->crew->stop) == CALYX_STOP_NONE;
+}
+
+static void set_times(struct calyx_worker *w, uint64_t start_ns)
+{
+	const struct calyx_job *job = &w->crew->job;
+
+	w->window_start_ns = start_ns + job->ramp_ns;
+	w->window_end_ns = w->window_start_ns + job->runtime_ns;
+	w->deadline_ns = start_ns + job->deadline_ns;
+	w->pace.start_ns = start_ns;
+}
+
+/* The first queue has been prepared before the start line; only its publication is left. */
+static void publish_first(struct calyx_worker *w, uint32_t count)
+{
+	bool each = w->crew->job.refill == CALYX_REFILL_EACH;
+
+	atomic_store(&w->started_ns, publish(w, each ? 1 : count));
+	for (uint32_t i = 1; each && i < count; i++) {
+		submit(w);
+		publish(w, 1);
+	}
+	submit(w);
+}
+
+void calyx_worker_run(struct calyx_worker *w)
+{
+	uint64_t start_ns = atomic_load(&w->crew->start_ns);
+	uint32_t first = 0;
+
+	set_times(w, start_ns);
+	calyx_pace_init(&w->pace, w->crew->job.rate_iops, start_ns);
+	while (w->free_count > 0 && calyx_pace_is_due(&w->pace, start_ns) && prepare_next(w))
+		first++;
+	if (!wait_for_start_line(w, start_ns)) {
+		w->stopped = atomic_load(&w->crew->stop) == CALYX_STOP_BY_CALLER;
+		w->ended_ns = calyx_now_ns();
+		return;
+	}
+	publish_first(w, first);
+	w->now_ns = calyx_now_ns();
+	for (;;) {
+		wait(w);
+		reap(w);
+		if (check_end(w))
+			break;
+		if (w->draining)
+			continue;
+		resume(w);
+		refill(w);
+	}
+	w->ended_ns = calyx_now_ns();
+	if (w->cancelled && w->counts.unfinished > 0 && !w->stopped)
+		fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end before the deadline", w->index,
+		     w->counts.unfinished);
+}

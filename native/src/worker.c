@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one thread needs before the start line: its file, its ring, its memory, its registrations.
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "crew.h"
+#include "data.h"
+#include "reason.h"
+#include "sys.h"
+
+#define DIRECT_PROBE_MIN 512u
+#define STACK_TOUCH_BYTES (32u << 10)
+
+static int open_file(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	const char *path = job->paths[w->index];
+	int access = calyx_rw_writes(job->rw) ? O_RDWR : O_RDONLY;
+	struct stat status;
+	int error;
+
+	w->fd = calyx_sys->open(path, access | O_CLOEXEC | O_NONBLOCK, 0);
+	if (w->fd < 0)
+		return calyx_refuse(w->open_reason, w->fd, "cannot open %s: %s", path, calyx_error_text(w->fd).text);
+	error = calyx_sys->fstat(w->fd, &status);
+	if (error)
+		return calyx_refuse(w->open_reason, error, "cannot look at %s: %s", path, calyx_error_text(error).text);
+	if (!S_ISREG(status.st_mode))
+		return calyx_refuse(w->open_reason, -EINVAL, "%s is not a regular file", path);
+	if ((uint64_t)status.st_size < job->size)
+		return calyx_refuse(w->open_reason, -EINVAL, "%s has %" PRIu64 " bytes; the job uses %" PRIu64, path,
+				    (uint64_t)status.st_size, job->size);
+	/* O_NONBLOCK only kept a FIFO from blocking the open; on a file it would turn full queues into EAGAIN. */
+	error = calyx_sys->set_flags(w->fd, job->direct ? O_DIRECT : 0);
+	if (error)
+		return calyx_refuse(w->open_reason, error, "%s: the file system refuses direct I/O: %s", path,
+				    calyx_error_text(error).text);
+	if (!job->direct)
+		calyx_sys->forget_cache(w->fd);
+	w->taken.direct = job->direct;
+	return 0;
+}
+
+/* A block below the logical block size fails only at the first I/O, so one block is read now, and on EINVAL the
+ * smallest size that can be had is looked for. */
+static int probe_direct(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	const char *path = job->paths[w->index];
+	int64_t count;
+
+	if (!job->direct)
+		return 0;
+	/* The second block: the first one is aligned to anything. */
+	count = calyx_sys->pread(w->fd, w->pool, job->bs, job->size >= 2 * job->bs ? job->bs : 0);
+	if (count >= 0)
+		return 0;
+	if (count != -EINVAL)
+		return calyx_refuse(w->open_reason, (int)count, "cannot read %s: %s", path,
+				    calyx_error_text((int)count).text);
+	for (uint32_t size = DIRECT_PROBE_MIN; size <= w->pool_bytes && size <= 65536; size *= 2) {
+		if (calyx_sys->pread(w->fd, w->pool, size, size) >= 0)
+			return calyx_refuse(w->open_reason, -EINVAL,
+					    "%s: bs=%" PRIu64 " does not fit direct I/O here: use a multiple of %u",
+					    path, job->bs, size);
+	}
+	return calyx_refuse(w->open_reason, -EINVAL, "%s: bs=%" PRIu64 " does not fit direct I/O here: %s", path,
+			    job->bs, calyx_error_text(-EINVAL).text);
+}
+
+uint64_t calyx_pool_bytes(const struct calyx_job *job, uint32_t *turns)
+{
+	uint64_t once = job->bs * job->iodepth;
+
+	*turns = 1;
+	if (calyx_rw_writes(job->rw) && once < CALYX_DATA_POOL_MIN)
+		*turns = (uint32_t)((CALYX_DATA_POOL_MIN + once - 1) / once);
+	return once * *turns;
+}
+
+/* Zeroed memory whose pages exist: calloc alone leaves them to be faulted in during the run, and a compiler may drop a
+ * memset behind it. */
+static void *allocate_touched(size_t count, size_t size)
+{
+	volatile unsigned char *memory = calloc(count, size);
+
+	for (size_t i = 0; memory && i < count * size; i += 1024)
+		memory[i] = 0;
+	return (void *)memory;
+}
+
+static int allocate(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	void *pool;
+	int error;
+
+	w->slots = allocate_touched(job->iodepth, sizeof(*w->slots));
+	w->free_slots = allocate_touched(job->iodepth, sizeof(*w->free_slots));
+	w->resume_slots = allocate_touched(job->iodepth, sizeof(*w->resume_slots));
+	w->directions = allocate_touched(CALYX_DIRECTIONS, sizeof(*w->directions));
+	w->intervals = allocate_touched(w->crew->intervals_count + 1, sizeof(*w->intervals));
+	if (!w->slots || !w->free_slots || !w->resume_slots || !w->directions || !w->intervals)
+		return calyx_refuse(w->open_reason, -ENOMEM, "no memory for the results");
+	for (int i = 0; i < CALYX_DIRECTIONS; i++)
+		calyx_histogram_init(&w->directions[i].latency);
+
+	w->pool_bytes = calyx_pool_bytes(job, &w->turns);
+	error = calyx_sys->map(&pool, w->pool_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (error)
+		return calyx_refuse(w->open_reason, error, "no memory for %zu bytes of buffers: %s", w->pool_bytes,
+				    calyx_error_text(error).text);
+	w->pool = pool;
+	w->data_tag = calyx_data_tag(job->data_seed, w->index);
+	if (calyx_rw_writes(job->rw))
+		calyx_data_fill(w->pool, w->pool_bytes, w->data_tag);
+	else
+		memset(w->pool, 0, w->pool_bytes);
+	/* The last slot is on the bottom of the stack, so slots are first used in order. */
+	for (uint32_t i = 0; i < job->iodepth; i++)
+		w->free_slots[i] = job->iodepth - 1 - i;
+	w->free_count = job->iodepth;
+	calyx_offsets_init(&w->offsets, job, w->index);
+	return 0;
+}
+
+/* Keeps this thread off its poller's CPU: with both on one, each waits for the other's time slice. */
+static void keep_off_poller(const struct calyx_worker *w)
+{
+	uint64_t cpus[CALYX_CPU_WORDS];
+
+	if (w->poller_cpu < 0)
+		return;
+	memcpy(cpus, w->crew->allowed_cpus, sizeof(cpus));
+	cpus[w->poller_cpu / 64] &= ~(1ull << (w->poller_cpu % 64));
+	syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus);
+}
+
+static int open_ring(struct calyx_worker *w)
+{
+	const struct calyx_crew *crew = w->crew;
+	uint32_t flags = crew->ring_flags;
+	int error;
+
+	error = calyx_ring_open(&w->ring, crew->ring_entries, flags, w->poller_cpu);
+	if (error == -EOPNOTSUPP)
+		return calyx_refuse(w->open_reason, error, "this kernel's io_uring is older than 5.4");
+	if (error)
+		return calyx_refuse(w->open_reason, error, "io_uring_setup for job %" PRIu32 ": %s", w->index,
+				    calyx_error_text(error).text);
+	if (w->ring.sqpoll && !crew->job.fixed_files && !(w->ring.features & IORING_FEAT_SQPOLL_NONFIXED))
+		return calyx_refuse(w->open_reason, -EINVAL,
+				    "this kernel's SQPOLL needs registered files (before 5.11)");
+	w->taken.requested = crew->job.setup;
+	w->taken.took = crew->took;
+	w->taken.sqpoll = flags & IORING_SETUP_SQPOLL;
+	w->taken.defer_taskrun = flags & IORING_SETUP_DEFER_TASKRUN;
+	w->taken.coop_taskrun = flags & IORING_SETUP_COOP_TASKRUN;
+	w->taken.single_issuer = flags & IORING_SETUP_SINGLE_ISSUER;
+	w->taken.no_sqarray = flags & IORING_SETUP_NO_SQARRAY;
+	w->taken.sq_entries = w->ring.sq_entries;
+	w->taken.cq_entries = w->ring.cq_entries;
+	w->taken.refill = crew->job.refill;
+	w->taken.buffer_bytes = w->pool_bytes;
+	return 0;
+}
+
+static int require_plain_buffers(struct calyx_worker *w)
+{
+	if (w->ring.features & IORING_FEAT_RW_CUR_POS)
+		return 0;
+	return calyx_refuse(w->open_reason, -EOPNOTSUPP,
+			    "plain buffers need IORING_OP_READ and IORING_OP_WRITE (kernel 5.6)");
+}
+
+static int register_all(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	int error;
+
+	if (job->fixed_files) {
+		error = calyx_ring_register_file(&w->ring, w->fd);
+		if (error)
+			return calyx_refuse(w->open_reason, error, "cannot register the file %s: %s",
+					    job->paths[w->index], calyx_error_text(error).text);
+		w->taken.fixed_files = true;
+	}
+	if (job->buffers == CALYX_BUFFERS_PLAIN)
+		return require_plain_buffers(w);
+	w->buffers_error = calyx_ring_register_buffer(&w->ring, w->pool, w->pool_bytes);
+	w->taken.fixed_buffers = w->buffers_error == 0;
+	return 0;
+}
+
+/* The loop's own stack frames must not fault either. */
+static void touch_stack(void)
+{
+	volatile unsigned char stack[STACK_TOUCH_BYTES];
+
+	for (size_t i = 0; i < sizeof(stack); i += 1024)
+		stack[i] = 0;
+	(void)stack[0];
+}
+
+void calyx_worker_open(struct calyx_worker *w)
+{
+	touch_stack();
+	/* Sleeps end at their time, not up to 50 us later. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	w->fd = -1;
+	w->ring.fd = -1;
+	if ((w->open_error = allocate(w)) || (w->open_error = open_file(w)) || (w->open_error = probe_direct(w)))
+		return;
+	keep_off_poller(w);
+	if ((w->open_error = open_ring(w)))
+		return;
+	w->open_error = register_all(w);
+}
+
+void calyx_worker_drop_buffers(struct calyx_worker *w)
+{
+	if (w->taken.fixed_buffers)
+		calyx_ring_unregister_buffers(&w->ring);
+	w->taken.fixed_buffers = false;
+	w->open_error = require_plain_buffers(w);
+}
+
+void calyx_worker_close(struct calyx_worker *w)
+{
+	calyx_ring_close(&w->ring);
+	if (w->fd >= 0)
+		calyx_sys->close(w->fd);
+	w->fd = -1;
+	/* I/O that never ended keeps its own reference to the pages, so unmapping is safe even then. */
+	if (w->pool)
+		calyx_sys->unmap(w->pool, w->pool_bytes);
+	w->pool = NULL;
+}
