@@ -61,7 +61,7 @@ test-native: $(SETUP) ## the C tests, plain and under ASan and UBSan
 	$(CMAKE) -S . -B build/native -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Release -DCALYX_TESTS=ON
 	$(CMAKE) --build build/native
 	$(CTEST) --test-dir build/native --output-on-failure
-	$(CMAKE) -S . -B build/native-asan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_SANITIZE=ON
+	$(CMAKE) -S . -B build/native-asan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_SANITIZE=address,undefined
 	$(CMAKE) --build build/native-asan
 	$(CTEST) --test-dir build/native-asan --output-on-failure
 
