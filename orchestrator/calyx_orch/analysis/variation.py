@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from calyx_orch.model import Series
 
 MEAN_FLOOR = 1.0  # IOPS or bytes/s below which a CV says more about the floor than about the disk
-LAST_INTERVAL_WHOLE = 0.999
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,9 @@ def cv(values: Sequence[float], *, mean_floor: float = MEAN_FLOOR) -> Variation:
     return Variation(spread / abs(mean), n, mean, warning=warning)
 
 
-def within_run(series: Series, window_ns: int) -> Variation:
-    """CV within a run: of the bytes of each interval of one round; a last interval that is shorter is left out."""
-    return cv(whole_intervals(series.total_bytes, series.interval_ns, window_ns))
+def within_run(series: Series) -> Variation:
+    """CV within a run: of the bytes of each whole interval of one round (a shorter last one is cut off before)."""
+    return cv(series.total_bytes)
 
 
 def between_repetitions(values: Sequence[float]) -> Variation:
@@ -56,10 +55,3 @@ def between_repetitions(values: Sequence[float]) -> Variation:
 def between_guests(values: Sequence[float]) -> Variation:
     """CV between guests: of the guests' mean throughput under the same workload."""
     return cv(values)
-
-
-def whole_intervals(values: Sequence[float], interval_ns: int, window_ns: int) -> Sequence[float]:
-    """The values without a last one whose interval is shorter than the others."""
-    if values and len(values) * interval_ns > window_ns + (1 - LAST_INTERVAL_WHOLE) * interval_ns:
-        return values[:-1]
-    return values

@@ -1,0 +1,131 @@
+"""The rounds of a run as the analysis wants them: each measurement with its figures in the common window and its doubts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from calyx_orch.analysis import validity, variation, window
+from calyx_orch.analysis.histogram import merge
+from calyx_orch.model import Histogram, Measurement, Round, RunRecord
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one guest did in one round: rates in the common window, the CV over its intervals, CPU, and the doubts."""
+
+    measurement: Measurement
+    iops: float
+    throughput_bytes_per_s: float
+    cv_within_run: variation.Variation
+    doubts: tuple[validity.Doubt, ...]
+
+    @property
+    def latency(self) -> Histogram:
+        """Reads and writes merged."""
+        return merge(part.latency for part in (self.measurement.read, self.measurement.write) if part is not None)
+
+    @property
+    def engine_ns_per_io(self) -> float | None:
+        """CPU time of the engine for each I/O: its share of a second / its I/Os in a second."""
+        return _per_io(self.measurement, self.measurement.cpu.engine_ns if self.measurement.cpu else None)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A round that was played: its common window, overlap, and the figures of each guest that was measured."""
+
+    round: Round
+    figures: tuple[Figures, ...]
+    failed: tuple[Measurement, ...]
+    overlap: float | None
+    clock_errors: int
+
+    @property
+    def largest_skew_ns(self) -> int | None:
+        """The largest distance of a guest from the start line; None when no guest's start is known."""
+        known = [abs(f.measurement.skew_ns) for f in self.figures if f.measurement.skew_ns is not None]
+        return max(known, default=None)
+
+    @property
+    def largest_bound_ns(self) -> int | None:
+        """How wrong the skew of a guest may be at most."""
+        known = [f.measurement.skew_bound_ns for f in self.figures if f.measurement.skew_bound_ns is not None]
+        return max(known, default=None)
+
+
+def played(record: RunRecord) -> tuple[Played, ...]:
+    """Every round of the run with at least one answer, in the plan's order."""
+    by_round: dict[int, list[Measurement]] = {}
+    for measurement in record.measurements:
+        by_round.setdefault(measurement.round_index, []).append(measurement)
+    paths = {(layout.guest, layout.target): layout.path for layout in record.plan.layouts}
+    return tuple(
+        _played(round_, by_round[round_.index], record, paths)
+        for round_ in record.plan.rounds
+        if round_.index in by_round
+    )
+
+
+def _played(
+    round_: Round, measurements: list[Measurement], record: RunRecord, paths: dict[tuple[str, str], str]
+) -> Played:
+    good = [measurement for measurement in measurements if measurement.status == "ok"]
+    common = window.common_window(good)
+    figures = []
+    for measurement in good:
+        facts = record.facts.get(measurement.guest, {})
+        prepared = facts.get("prepared")
+        found = validity.doubts(
+            validity.Context(
+                measurement=measurement,
+                round=round_,
+                peers=tuple(measurements),
+                overlap=common.overlap if len(good) > 1 else None,
+                facts=facts,
+                prepared=prepared.get(round_.target, {}) if isinstance(prepared, dict) else {},
+                path=paths.get((measurement.guest, round_.target), ""),
+            )
+        )
+        figures.append(_figures(measurement, common.window, found))
+    failed = tuple(measurement for measurement in measurements if measurement.status != "ok")
+    return Played(round_, tuple(figures), failed, common.overlap, common.clock_errors)
+
+
+def _figures(measurement: Measurement, common: window.Window | None, found: tuple[validity.Doubt, ...]) -> Figures:
+    """Guests that share no time at all are shown in their own windows, beside the doubt that says so."""
+    own = window.own_window(measurement)
+    span = common if common is not None and not window.has_clock_error(measurement) else own
+    iops, throughput = window.rates_in(measurement, span)
+    told = tuple(
+        validity.Doubt(f"told-{label}", label, label, "see the run folder")
+        for label in measurement.doubts
+        if label.split(" ")[0] not in {doubt.label.split(" ")[0] for doubt in found}
+    )
+    return Figures(measurement, iops, throughput, _cv_within(measurement, own, span), found + told)
+
+
+def _cv_within(measurement: Measurement, own: window.Window, span: window.Window) -> variation.Variation:
+    if measurement.series is None:
+        return variation.Variation(None, 0, reason="no interval series")
+    return variation.within_run(window.clip_series(measurement.series, own, span))
+
+
+def _per_io(measurement: Measurement, cpu_ns: int | None) -> float | None:
+    """CPU time per I/O. The CPU's window and the engine's may differ by milliseconds, so both are taken as rates."""
+    cpu = measurement.cpu
+    if cpu is None or cpu_ns is None or measurement.total_ios == 0 or measurement.window_ns <= 0 or cpu.window_ns <= 0:
+        return None
+    return (cpu_ns / cpu.window_ns) / (measurement.total_ios / measurement.window_ns)
+
+
+def busy_ns_per_io(measurement: Measurement) -> float | None:
+    """CPU time of the whole guest for each I/O, block layer and interrupts included."""
+    return _per_io(measurement, measurement.cpu.busy_ns if measurement.cpu else None)
+
+
+def latencies(figures: Iterable[Figures], direction: str | None = None) -> Histogram:
+    """The merged latencies of several rounds or guests: of both directions, or of `read` or `write`."""
+    names = ("read", "write") if direction is None else (direction,)
+    parts = [getattr(found.measurement, name) for found in figures for name in names]
+    return merge(part.latency for part in parts if part is not None)

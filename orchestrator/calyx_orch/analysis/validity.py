@@ -1,0 +1,326 @@
+"""What makes a measurement doubtful: one rule a function, each with a short label, a sentence and a way out.
+
+A doubt never removes a figure; it stands beside it. What cannot be a figure at all has the status `failed` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calyx_orch.analysis.histogram import has_enough, merge
+from calyx_orch.model import NANOSECONDS, Direction, Measurement, Round
+
+OVERLAP_MIN = 0.99
+SKEW_MAX_NS = 5_000_000
+LOST_MAX = 0.02
+STEAL_MAX = 0.02
+BUSY_MAX_PERCENT = 95.0
+SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "fio_version")
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a figure may not be what it seems. `name` is the rule; `label` may hold a number; `weight` ranks within a rule."""
+
+    name: str
+    label: str
+    sentence: str
+    remedy: str
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the rules look at: a measurement, its round, the other measurements of that round, the guest's facts.
+
+    `overlap` is the common window / the longest own window. `prepared` is the agent's answer to `prepare` where known.
+    """
+
+    measurement: Measurement
+    round: Round
+    peers: tuple[Measurement, ...] = ()
+    overlap: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+
+
+def doubts(context: Context) -> tuple[Doubt, ...]:
+    """All doubts about a measurement, in the order of RULES."""
+    return tuple(doubt for rule in RULES if (doubt := rule(context)) is not None)
+
+
+def union(given: Iterable[Doubt]) -> tuple[Doubt, ...]:
+    """One doubt a rule, the heaviest, in the order of RULES' names."""
+    heaviest: dict[str, Doubt] = {}
+    for doubt in given:
+        if doubt.name not in heaviest or doubt.weight > heaviest[doubt.name].weight:
+            heaviest[doubt.name] = doubt
+    return tuple(heaviest.values())
+
+
+def too_short(context: Context) -> Doubt | None:
+    """A ramp below 10 s or a runtime below 60 s."""
+    workload = context.round.workload
+    if not workload.is_short:
+        return None
+    return Doubt(
+        "short",
+        "short",
+        f"ramp {workload.ramp_s:g} s and runtime {workload.runtime_s:g} s are too short for true figures",
+        "use ramp_time 10s and runtime 60s or more",
+    )
+
+
+def overlaps_badly(context: Context) -> Doubt | None:
+    """The guests of the round shared less than 99 % of the longest window."""
+    if context.overlap is None or context.overlap >= OVERLAP_MIN:
+        return None
+    return Doubt(
+        "overlap",
+        f"overlap {100 * context.overlap:.0f} %",
+        f"the guests ran at once for only {100 * context.overlap:.1f} % of the window",
+        "see which guest started late or ended early",
+        1 - context.overlap,
+    )
+
+
+def started_off_the_line(context: Context) -> Doubt | None:
+    """The first I/O came more than 5 ms from the start line."""
+    skew_ns = context.measurement.skew_ns
+    if skew_ns is None or abs(skew_ns) <= SKEW_MAX_NS:
+        return None
+    return Doubt(
+        "skew",
+        f"skew {skew_ns / 1e6:.1f} ms",
+        f"the first I/O came {skew_ns / 1e6:.1f} ms from the start line",
+        "see whether the guest's CPUs are overloaded",
+        abs(skew_ns),
+    )
+
+
+def start_is_unknown(context: Context) -> Doubt | None:
+    """Nothing tells when the first I/O was made."""
+    if context.measurement.skew_ns is not None:
+        return None
+    return Doubt("start", "start unknown", "nothing tells when the guest began", "see the guest's raw answers")
+
+
+def lost_time(context: Context) -> Doubt | None:
+    """A spin before the round lost more than 2 % of its time: something else had the CPU."""
+    lost = context.measurement.lost_time
+    if lost is None or lost.spin_ns <= 0 or lost.lost_ns / lost.spin_ns <= LOST_MAX:
+        return None
+    share = lost.lost_ns / lost.spin_ns
+    return Doubt(
+        "lost-time",
+        f"lost time {100 * share:.0f} %",
+        f"before the round {100 * share:.1f} % of a CPU's time was taken away",
+        "find what else uses this guest's or its vm_host's CPUs",
+        share,
+    )
+
+
+def steal(context: Context) -> Doubt | None:
+    """The hypervisor took more than 2 % of the guest's CPU time."""
+    cpu = context.measurement.cpu
+    if cpu is None or cpu.steal_ns is None or cpu.steal_ns / (cpu.window_ns * cpu.cpus) <= STEAL_MAX:
+        return None
+    share = cpu.steal_ns / (cpu.window_ns * cpu.cpus)
+    return Doubt(
+        "steal",
+        f"steal {100 * share:.0f} %",
+        f"the hypervisor took {100 * share:.1f} % of the guest's CPU time",
+        "the vm_host's CPUs are overcommitted",
+        share,
+    )
+
+
+def unwritten(context: Context) -> Doubt | None:
+    """Some of the file is a hole or an unwritten extent, which reads without any I/O."""
+    files = context.prepared.get("files")
+    entries = [entry for entry in files if isinstance(entry, dict)] if isinstance(files, list) else []
+    missing = sum(int(entry.get("unwritten") or 0) + int(entry.get("holes") or 0) for entry in entries)
+    if missing == 0:
+        return None
+    return Doubt(
+        "unwritten",
+        "unwritten extents",
+        f"{missing} bytes of the files are holes or unwritten and read without any I/O",
+        "see whether the file system is thin, compressed or full",
+        missing,
+    )
+
+
+def in_memory(context: Context) -> Doubt | None:
+    """The target lies in RAM."""
+    entries = context.facts.get("paths")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("path") == context.path and entry.get("is_ram") is True:
+            return Doubt(
+                "ram", "target in RAM", f"{context.path} is memory, not a disk", "choose a directory on a disk"
+            )
+    return None
+
+
+def buffers_unregistered(context: Context) -> Doubt | None:
+    """The engine could not register its buffers, although it should have."""
+    setup = context.measurement.setup
+    if setup.get("fixed_buffers") is not False or context.round.workload.buffers == "plain":
+        return None
+    return Doubt(
+        "buffers",
+        "buffers not registered",
+        str(setup.get("why") or "the memory-lock limit of the guest forbids registered buffers"),
+        "raise memlock (ulimit -l) for the user on the guest",
+    )
+
+
+def not_direct(context: Context) -> Doubt | None:
+    """The page cache was in the way, although direct I/O was wanted."""
+    if not context.round.workload.direct or context.measurement.setup.get("direct") is not False:
+        return None
+    return Doubt("direct", "not direct", "the I/O went through the page cache", "choose a target that takes O_DIRECT")
+
+
+def rate_limited(context: Context) -> Doubt | None:
+    """`impact` held the rate down: the disk could do more."""
+    if not context.round.rate_limited:
+        return None
+    limit = context.round.workload.rate_iops
+    return Doubt("rate", "rate limited", f"`impact` held the rate at {limit} IOPS a job", "raise impact.max_rate")
+
+
+def io_errors(context: Context) -> Doubt | None:
+    """Some I/O failed."""
+    measurement = context.measurement
+    failed = sum(part.errors for part in (measurement.read, measurement.write, measurement.sync) if part is not None)
+    if failed == 0:
+        return None
+    return Doubt("errors", "I/O errors", f"{failed} I/Os failed", "see the guest's kernel log", failed)
+
+
+def unfinished(context: Context) -> Doubt | None:
+    """Some I/O never came back before the deadline."""
+    left = context.measurement.counts.get("unfinished", 0)
+    if left == 0:
+        return None
+    return Doubt("unfinished", "unfinished I/O", f"{left} I/Os never came back", "see the guest's kernel log", left)
+
+
+def setups_differ(context: Context) -> Doubt | None:
+    """The guests of a round ran with different set-ups, so that they do not compare."""
+    peers = [peer for peer in context.peers if peer.status == "ok"]
+    differing = [key for key in SETUP_KEYS if len({str(peer.setup.get(key)) for peer in peers}) > 1]
+    if not differing:
+        return None
+    return Doubt(
+        "set-ups",
+        "set-ups differ",
+        f"the guests of the round differ in {', '.join(differing)}",
+        "name one set-up in the workload, or use equal kernels and limits",
+    )
+
+
+def guests_missing(context: Context) -> Doubt | None:
+    """Some guest of the round failed, so that the others had the storage to themselves."""
+    planned = len(context.round.guests)
+    measured = sum(1 for peer in context.peers if peer.status == "ok")
+    if measured >= planned:
+        return None
+    return Doubt(
+        "missing",
+        f"{measured} of {planned} guests",
+        f"only {measured} of the {planned} guests of the round were measured",
+        "see why the others failed",
+        planned - measured,
+    )
+
+
+def cpu_saturated(context: Context) -> Doubt | None:
+    """The guest's CPUs were the limit, not its disk."""
+    busy = context.measurement.cpu.busy_percent if context.measurement.cpu is not None else None
+    if busy is None or busy <= BUSY_MAX_PERCENT:
+        return None
+    return Doubt("cpu", "CPU saturated", f"the guest's CPUs were {busy:.0f} % busy", "give the guest more CPUs", busy)
+
+
+def too_few_samples(context: Context) -> Doubt | None:
+    """Fewer than a thousand I/Os: a P99 would be the story of a few, and stays blank."""
+    samples = merge(_latencies(context.measurement)).count
+    if has_enough(samples, 99.0):
+        return None
+    return Doubt(
+        "samples",
+        "few samples",
+        f"{samples} I/Os are too few for a P99",
+        "use a longer runtime",
+        -samples,
+    )
+
+
+def completion_latency(context: Context) -> Doubt | None:
+    """Completion latency leaves out submission, so it does not compare with total latency."""
+    if context.measurement.latency_kind == "total":
+        return None
+    return Doubt(
+        "latency-kind",
+        "completion latency",
+        "this fio gives completion latency only, which leaves out the submission",
+        "use a fio that knows lat_percentiles (3.14 or later)",
+    )
+
+
+def clock_error(context: Context) -> Doubt | None:
+    """The window lies where it cannot be: a clock was wrong, and the measurement enters no common window."""
+    measurement = context.measurement
+    if measurement.window_ns > 0:
+        return None
+    return Doubt("clock", "clock error", "the window ends before it begins", "see the clock probes in the journal")
+
+
+def window_is_off(context: Context) -> Doubt | None:
+    """The engine's window was not as long as planned (by more than 3 %)."""
+    planned_ns = context.round.workload.runtime_s * NANOSECONDS
+    off = abs(context.measurement.window_ns / planned_ns - 1) if planned_ns > 0 else 0.0
+    if off <= 0.03 or context.measurement.window_ns <= 0:
+        return None
+    actual_s = context.measurement.window_ns / NANOSECONDS
+    return Doubt(
+        "runtime",
+        f"ran {actual_s:.1f} s",
+        f"the engine measured {actual_s:.2f} s instead of {context.round.workload.runtime_s:g} s",
+        "see whether the storage stalled",
+        off,
+    )
+
+
+def _latencies(measurement: Measurement) -> list[Any]:
+    parts: tuple[Direction | None, ...] = (measurement.read, measurement.write)
+    return [part.latency for part in parts if part is not None]
+
+
+RULES: tuple[Callable[[Context], Doubt | None], ...] = (
+    too_short,
+    overlaps_badly,
+    started_off_the_line,
+    start_is_unknown,
+    lost_time,
+    steal,
+    unwritten,
+    in_memory,
+    buffers_unregistered,
+    not_direct,
+    rate_limited,
+    io_errors,
+    unfinished,
+    setups_differ,
+    guests_missing,
+    cpu_saturated,
+    too_few_samples,
+    completion_latency,
+    clock_error,
+    window_is_off,
+)
