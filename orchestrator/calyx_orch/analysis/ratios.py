@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 ENOUGH_PAIRS = 3
@@ -41,8 +41,3 @@ def of_pairs(pairs: Sequence[tuple[float | None, float | None]]) -> Ratio:
     means = sorted(math.fsum(draw.choices(logs, k=len(logs))) / len(logs) for _ in range(RESAMPLES))
     low, high = means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]
     return Ratio(value, math.exp(low), math.exp(high), len(logs), "bootstrap 95 %")
-
-
-def paired(first: Mapping[int, float | None], second: Mapping[int, float | None]) -> Ratio:
-    """The ratio of two series of figures that share keys (blocks)."""
-    return of_pairs([(first[key], second[key]) for key in sorted(first.keys() & second.keys())])

@@ -196,15 +196,12 @@ class _Cell:
     figures: tuple[Figures, ...]
     failed: tuple[Measurement, ...]
 
-    def by_block(self, figure: Callable[[Figures], float | None]) -> dict[int, float | None]:
-        """The mean of a figure in each block; a block with an unknown in it has none."""
-        blocks: dict[int, list[float | None]] = {}
+    def by_block(self) -> dict[int, list[Figures]]:
+        """The figures of each block."""
+        blocks: dict[int, list[Figures]] = {}
         for found in self.figures:
-            blocks.setdefault(found.measurement.block, []).append(figure(found))
-        return {
-            block: None if None in values else fmean(value for value in values if value is not None)
-            for block, values in blocks.items()
-        }
+            blocks.setdefault(found.measurement.block, []).append(found)
+        return blocks
 
 
 def _key(round_: Round) -> Key:
@@ -408,17 +405,45 @@ def _fleet_row(scope: str, key: Key, planned: int, mine: Sequence[GuestRow], pla
 # --- comparisons -------------------------------------------------------------------------------------------------
 
 
-def _p99(found: Figures) -> float | None:
-    return percentile_or_none(found.latency, 99.0)
+Metric = Callable[[Sequence[Figures]], float | None]
 
 
-PAIRED: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
-    ("throughput", lambda found: found.throughput_bytes_per_s),
-    ("IOPS", lambda found: found.iops),
+def _throughput(figures: Sequence[Figures]) -> float | None:
+    """The mean over rounds of each guest, summed over guests."""
+    return _summed(figures, lambda found: found.throughput_bytes_per_s)
+
+
+def _iops(figures: Sequence[Figures]) -> float | None:
+    return _summed(figures, lambda found: found.iops)
+
+
+def _summed(figures: Sequence[Figures], figure: Callable[[Figures], float]) -> float | None:
+    guests: dict[str, list[float]] = {}
+    for found in figures:
+        guests.setdefault(found.measurement.guest, []).append(figure(found))
+    return math.fsum(fmean(values) for values in guests.values()) if guests else None
+
+
+def _p99(figures: Sequence[Figures]) -> float | None:
+    return percentile_or_none(rounds.latencies(figures), 99.0)
+
+
+def _cpu_per_io(figures: Sequence[Figures]) -> float | None:
+    return _mean(found.engine_ns_per_io for found in figures)
+
+
+def _cv_within_run(figures: Sequence[Figures]) -> float | None:
+    return _mean(found.cv_within_run.value for found in figures)
+
+
+PAIRED: tuple[tuple[str, Metric], ...] = (
+    ("throughput", _throughput),
+    ("IOPS", _iops),
     ("P99", _p99),
-    ("CPU per I/O", lambda found: found.engine_ns_per_io),
-    ("CV within a run", lambda found: found.cv_within_run.value),
+    ("CPU per I/O", _cpu_per_io),
+    ("CV within a run", _cv_within_run),
 )
+INTERFERED: tuple[tuple[str, Metric], ...] = (("throughput", _throughput), ("P99", _p99))
 
 
 def _pair_rows(cells: Sequence[_Cell]) -> Iterable[PairRow]:
@@ -428,8 +453,8 @@ def _pair_rows(cells: Sequence[_Cell]) -> Iterable[PairRow]:
         own = ours.get((cell.guest, target, workload, load))
         if engine == "calyx" or own is None:
             continue
-        for metric, figure in PAIRED:
-            found = ratios.paired(own.by_block(figure), cell.by_block(figure))
+        for name, metric in PAIRED:
+            found, _, _ = _compared(metric, [(own, cell)])
             yield PairRow(
                 guest=cell.guest,
                 vm_host=cell.vm_host,
@@ -437,7 +462,7 @@ def _pair_rows(cells: Sequence[_Cell]) -> Iterable[PairRow]:
                 workload=workload,
                 engine=engine,
                 load=load,
-                metric=metric,
+                metric=name,
                 ratio=found.value,
                 low=found.low,
                 high=found.high,
@@ -447,72 +472,69 @@ def _pair_rows(cells: Sequence[_Cell]) -> Iterable[PairRow]:
             )
 
 
-INTERFERED: tuple[tuple[str, Callable[[Figures], float | None]], ...] = (
-    ("throughput", lambda found: found.throughput_bytes_per_s),
-    ("P99", _p99),
-)
-
-
 def _interference_rows(cells: Sequence[_Cell]) -> Iterable[InterferenceRow]:
     """Each guest under a load against itself alone."""
-    alone = {(cell.guest, *cell.key[:3]): cell for cell in cells if cell.key[3] == LoadMode.ALONE}
-    for cell in cells:
-        base = alone.get((cell.guest, *cell.key[:3]))
-        if cell.key[3] == LoadMode.ALONE or base is None:
-            continue
-        for metric, figure in INTERFERED:
-            yield _interference("guest", cell.guest, cell.key, metric, cell.by_block(figure), base.by_block(figure))
+    for cell, alone in _with_alone(cells):
+        for name, metric in INTERFERED:
+            yield _interference("guest", cell.guest, cell.key, name, metric, [(cell, alone)])
 
 
 def _place_rows(cells: Sequence[_Cell]) -> Iterable[InterferenceRow]:
-    """Each vm_host and storage: the mean of its guests' figures in each block, under a load against alone."""
+    """Each vm_host and storage: all its guests under a load against the same guests one at a time."""
+    both = _with_alone(cells)
     for scope in ("vm_host", "storage"):
-        for name in dict.fromkeys(getattr(cell, scope) for cell in cells if getattr(cell, scope) is not None):
-            mine = [cell for cell in cells if getattr(cell, scope) == name]
-            for key in dict.fromkeys(cell.key for cell in mine if cell.key[3] != LoadMode.ALONE):
-                both = [
-                    (cell, other)
-                    for cell in mine
-                    for other in mine
-                    if cell.key == key and other.key == (*key[:3], str(LoadMode.ALONE)) and other.guest == cell.guest
-                ]
-                for metric, figure in INTERFERED if both else ():
-                    together = _mean_by_block([cell.by_block(figure) for cell, _ in both])
-                    alone = _mean_by_block([other.by_block(figure) for _, other in both])
-                    yield _interference(scope, name, key, metric, together, alone)
+        for place in dict.fromkeys(getattr(cell, scope) for cell, _ in both):
+            mine = [pair for pair in both if place is not None and getattr(pair[0], scope) == place]
+            for key in dict.fromkeys(cell.key for cell, _ in mine):
+                pairs = [pair for pair in mine if pair[0].key == key]
+                for name, metric in INTERFERED:
+                    yield _interference(scope, str(place), key, name, metric, pairs)
 
 
-def _mean_by_block(each: Sequence[dict[int, float | None]]) -> dict[int, float | None]:
-    blocks = set.intersection(*(set(values) for values in each)) if each else set()
-    means: dict[int, float | None] = {}
-    for block in blocks:
-        values = [one[block] for one in each]
-        means[block] = None if None in values else fmean(value for value in values if value is not None)
-    return means
+def _with_alone(cells: Sequence[_Cell]) -> list[tuple[_Cell, _Cell]]:
+    """Every cell of a guest that ran with others, with the cell of the same guest alone."""
+    alone = {(cell.guest, *cell.key[:3]): cell for cell in cells if cell.key[3] == LoadMode.ALONE}
+    return [
+        (cell, alone[cell.guest, *cell.key[:3]])
+        for cell in cells
+        if cell.key[3] != LoadMode.ALONE and (cell.guest, *cell.key[:3]) in alone
+    ]
+
+
+def _compared(metric: Metric, cells: Sequence[tuple[_Cell, _Cell]]) -> tuple[ratios.Ratio, float | None, float | None]:
+    """A metric of the first cells / of the second, paired by block, and both over all blocks.
+
+    In each block only guests that were measured on both sides count, so that a lost guest does not tilt the ratio.
+    """
+    blocks: dict[int, tuple[list[Figures], list[Figures]]] = {}
+    for first, second in cells:
+        ones, others = first.by_block(), second.by_block()
+        for block in ones.keys() & others.keys():
+            left, right = blocks.setdefault(block, ([], []))
+            left.extend(ones[block])
+            right.extend(others[block])
+    ratio = ratios.of_pairs([(metric(blocks[block][0]), metric(blocks[block][1])) for block in sorted(blocks)])
+    left, right = ([found for block in blocks.values() for found in block[side]] for side in (0, 1))
+    return ratio, metric(left), metric(right)
 
 
 def _interference(
-    scope: str,
-    name: str,
-    key: Key,
-    metric: str,
-    together: dict[int, float | None],
-    alone: dict[int, float | None],
+    scope: str, place: str, key: Key, name: str, metric: Metric, cells: Sequence[tuple[_Cell, _Cell]]
 ) -> InterferenceRow:
-    found = ratios.paired(together, alone)
+    found, together, alone = _compared(metric, cells)
     return InterferenceRow(
         scope=scope,
-        guest=name,
+        guest=place,
         target=key[0],
         workload=key[1],
         engine=key[2],
         load=key[3],
-        metric=metric,
+        metric=name,
         ratio=found.value,
         low=found.low,
         high=found.high,
-        together=_mean(together.values()),
-        alone=_mean(alone.values()),
+        together=together,
+        alone=alone,
         pairs=found.pairs,
         interval=found.interval,
         reason=found.reason,

@@ -230,12 +230,13 @@ def guests_missing(context: Context) -> Doubt | None:
     measured = sum(1 for peer in context.peers if peer.status == "ok")
     if measured >= planned:
         return None
+    gone = planned - measured
     return Doubt(
         "missing",
-        f"{measured} of {planned} guests",
+        f"{gone} guest{'s' if gone > 1 else ''} missing",
         f"only {measured} of the {planned} guests of the round were measured",
         "see why the others failed",
-        planned - measured,
+        gone,
     )
 
 

@@ -1,0 +1,219 @@
+"""The closing sentence of a run: how the fleet did, who stands out, what is doubtful, and the next command."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from calyx_orch import units
+from calyx_orch.analysis.summary import FleetRow, GuestRow, Summary
+from calyx_orch.model import RunRecord
+
+STANDS_OUT_MIN = 0.10  # less than a tenth from its peers is nobody's news
+NOISE_UNKNOWN = 0.20  # with one repetition, nothing tells noise from difference: twice that is asked
+NOISE_FACTOR = 3.0
+MAD_TO_SIGMA = 1.4826
+DOUBTS_SHOWN = 3
+FAILURES_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A guest or vm_host that differs from the median of its peers: by `change` (-0.3: 30 % less) in `metric`."""
+
+    kind: str  # guest or vm_host
+    name: str
+    metric: str  # throughput or P99
+    change: float
+    peers: int
+
+
+def sentence(record: RunRecord, summary: Summary) -> str:
+    """One sentence for the end of the terminal and the head of the report."""
+    rows = main_rows(summary)
+    clauses = [_how_it_did(summary, rows), _failures(record)]
+    if record.status != "finished" and rows:
+        clauses.append(f"the run was {record.status} after {_played(record)} of {len(record.plan.rounds)} rounds")
+    if len(rows) >= 2:
+        clauses.append(_who_stands_out(rows))
+    clauses += [_doubtful(summary), _next(record, summary, bool(rows))]
+    text = "; ".join(clause for clause in clauses if clause) + "."
+    return text[:1].upper() + text[1:]
+
+
+def main_rows(summary: Summary) -> tuple[GuestRow, ...]:
+    """The measured guests under the plan's first workload that anyone was measured in: calyx before fio, together before alone."""
+    measured = [row for row in summary.guests if row.rounds and row.throughput_bytes_per_s is not None]
+    if not measured:
+        return ()
+    ranked = min(
+        range(len(measured)), key=lambda at: (measured[at].engine != "calyx", measured[at].load != "together", at)
+    )
+    key = _key(measured[ranked])
+    return tuple(row for row in measured if _key(row) == key)
+
+
+def outlier(rows: Sequence[GuestRow]) -> Outlier | None:
+    """The guest or vm_host furthest from the median of its peers, if clearly beyond the noise; None below two guests.
+
+    Noise is the larger of three times the spread of the peers (median absolute deviation) and three times the CV between
+    repetitions. A vm_host is named when it has several guests, all of which differ in its direction.
+    """
+    found = [one for metric in ("throughput", "P99") for one in (*_vm_hosts(rows, metric), *_guests(rows, metric))]
+    if not found:
+        return None
+    furthest = max(found, key=lambda one: abs(math.log1p(one.change)))
+    hosts = [one for one in found if one.kind == "vm_host"]
+    if furthest.kind == "guest" and hosts:
+        host_of = {row.guest: row.vm_host for row in rows}
+        return next((host for host in hosts if host.name == host_of[furthest.name]), furthest)
+    return furthest
+
+
+# --- clauses -----------------------------------------------------------------------------------------------------
+
+
+def _how_it_did(summary: Summary, rows: Sequence[GuestRow]) -> str:
+    if not rows:
+        return "no guest was measured"
+    first = rows[0]
+    what = f"{first.workload} on {first.target} by {first.engine}"
+    fleet = next((row for row in summary.fleet if _fleet_key(row) == _key(first)), None)
+    if fleet is None or fleet.guests_planned < 2:
+        who = f"guest {first.guest}" if len(rows) == 1 else f"{len(rows)} guests, each {first.load},"
+        throughput = median(row.throughput_bytes_per_s or 0.0 for row in rows)
+        worst = max((row.p99_ns for row in rows if row.p99_ns is not None), default=None)
+        each = "" if len(rows) == 1 else "a median of "
+        return f"{who} did {each}{units.format_rate(throughput)}{_p99(worst, rows)} in {what}"
+    return (
+        f"{fleet.guests} of {fleet.guests_planned} guests did {units.format_rate(fleet.throughput_bytes_per_s)} "
+        f"{'one after another' if fleet.load == 'staggered' else 'together'}{_p99(fleet.p99_ns, ())} in {what}"
+    )
+
+
+def _p99(p99_ns: int | None, rows: Sequence[GuestRow]) -> str:
+    if p99_ns is None:
+        return " (too few I/Os for a P99)"
+    return f" at a {'worst ' if len(rows) > 1 else ''}P99 of {units.format_latency(p99_ns)}"
+
+
+def _failures(record: RunRecord) -> str:
+    failed = [outcome for outcome in record.outcomes if outcome.state in ("lost", "partial", "skipped")]
+    if not failed:
+        return ""
+    told = [f"{outcome.guest}: {outcome.reason or outcome.state}" for outcome in failed[:FAILURES_SHOWN]]
+    more = f" and {len(failed) - FAILURES_SHOWN} more" if len(failed) > FAILURES_SHOWN else ""
+    return f"{len(failed)} of {len(record.outcomes)} guests failed ({', '.join(told)}{more})"
+
+
+def _who_stands_out(rows: Sequence[GuestRow]) -> str:
+    found = outlier(rows)
+    if found is None:
+        return "no guest stands out"
+    percent = abs(found.change) * 100
+    how = f"{percent:.0f} % {'less' if found.change < 0 else 'more'}"
+    if found.change > 1:
+        how = f"{found.change + 1:.1f} times"
+    metric = "throughput" if found.metric == "throughput" else "P99 latency"
+    than = "as much" if found.change > 1 else ""
+    comparison = f"{how} {than + ' ' if than else ''}{metric} {'as' if than else 'than'} the median of its peers"
+    return f"{found.kind} {found.name} stands out with {comparison}"
+
+
+def _doubtful(summary: Summary) -> str:
+    doubts = [doubt for doubt in summary.doubts if doubt.name != "missing"]  # the failures have been told
+    if not doubts:
+        return ""
+    everyone = {row.guest for row in summary.guests}
+    told = []
+    for doubt in doubts[:DOUBTS_SHOWN]:
+        where = "" if set(doubt.guests) == everyone and len(everyone) > 1 else f" on {_names(doubt.guests)}"
+        told.append(f"{doubt.label}{where if len(everyone) > 1 else ''}")
+    more = f" and {len(doubts) - DOUBTS_SHOWN} more" if len(doubts) > DOUBTS_SHOWN else ""
+    return f"doubtful: {', '.join(told)}{more}"
+
+
+def _names(guests: Sequence[str]) -> str:
+    return ", ".join(guests) if len(guests) <= 2 else f"{len(guests)} guests"
+
+
+def _next(record: RunRecord, summary: Summary, measured: bool) -> str:
+    folder = shlex.quote(record.folder)
+    if not measured:
+        return f"see {folder} for what each guest said"
+    if any(doubt.name == "short" for doubt in summary.doubts):
+        return f"next: `calyx-orch report {folder}`, and ramp_time 10s with runtime 60s for true figures"
+    return f"next: `calyx-orch report {folder}`"
+
+
+def _played(record: RunRecord) -> int:
+    return len({measurement.round_index for measurement in record.measurements})
+
+
+# --- who stands out ----------------------------------------------------------------------------------------------
+
+
+def _value(row: GuestRow, metric: str) -> float | None:
+    return row.throughput_bytes_per_s if metric == "throughput" else row.p99_ns
+
+
+def _guests(rows: Sequence[GuestRow], metric: str) -> list[Outlier]:
+    values = {row.guest: value for row in rows if (value := _value(row, metric))}
+    found = []
+    for row in rows:
+        peers = [value for name, value in values.items() if name != row.guest]
+        if row.guest not in values or not peers:
+            continue
+        change = values[row.guest] / median(peers) - 1
+        if abs(change) > _noise(peers, [row.cv_between_repetitions]) and not _is_only_other(rows, metric, change):
+            found.append(Outlier("guest", row.guest, metric, change, len(peers)))
+    return found
+
+
+def _is_only_other(rows: Sequence[GuestRow], metric: str, change: float) -> bool:
+    """Of two guests either differs from the other: the one that does worse is named."""
+    worse = change < 0 if metric == "throughput" else change > 0
+    return len(rows) == 2 and not worse
+
+
+def _vm_hosts(rows: Sequence[GuestRow], metric: str) -> list[Outlier]:
+    values: dict[str, list[float]] = {}
+    repeats: dict[str, list[float | None]] = {}
+    for row in rows:
+        value = _value(row, metric)
+        if row.vm_host is not None and value:
+            values.setdefault(row.vm_host, []).append(value)
+            repeats.setdefault(row.vm_host, []).append(row.cv_between_repetitions)
+    found = []
+    for name, mine in values.items():
+        others = [value for other, theirs in values.items() if other != name for value in theirs]
+        if len(mine) < 2 or not others:
+            continue
+        middle = median(others)
+        changes = [value / middle - 1 for value in mine]
+        change = median(mine) / middle - 1
+        alike = all(each * change > 0 and abs(each) > abs(change) / 2 for each in changes)
+        two_hosts_and_better = len(values) == 2 and (change > 0) == (metric == "throughput")
+        if alike and abs(change) > _noise(others, repeats[name]) and not two_hosts_and_better:
+            found.append(Outlier("vm_host", name, metric, change, len(others)))
+    return found
+
+
+def _noise(peers: Sequence[float], repetitions: Sequence[float | None]) -> float:
+    """The relative difference below which nothing is said."""
+    middle = median(peers)
+    spread = MAD_TO_SIGMA * median(abs(peer - middle) for peer in peers) / middle
+    known = [cv for cv in repetitions if cv is not None]
+    between = max(known) if known else NOISE_UNKNOWN / NOISE_FACTOR
+    return max(STANDS_OUT_MIN, NOISE_FACTOR * spread, NOISE_FACTOR * between)
+
+
+def _key(row: GuestRow) -> tuple[str, str, str, str]:
+    return (row.target, row.workload, row.engine, row.load)
+
+
+def _fleet_key(row: FleetRow) -> tuple[str, str, str, str]:
+    return (row.target, row.workload, row.engine, row.load)
