@@ -165,15 +165,10 @@ class Fleet:
         settings = self._jump_hosts.get(written) or JumpHostSettings.model_construct()
         here: Path = ("jump_hosts", written)
         is_declared = written in self._jump_hosts
-        if (
-            not is_declared
-            and "@" not in written
-            and ":" not in written
-            and self._jump_hosts
-            and not self._is_cut("jump_hosts")
-        ):
-            self._problem(at, f"unknown jump host '{written}'{suggestion(written, self._jump_hosts)}: declare it under jump_hosts:, "
-                              "or write user@host:port")  # fmt: skip
+        if not is_declared and "@" not in written and ":" not in written:
+            hint = suggestion(written, self._jump_hosts) or ": declare it under jump_hosts:, or write user@host:port"
+            if not self._is_cut("jump_hosts"):
+                self._problem(at, f"unknown jump host '{written}'{hint}")
             return None
         spelled = settings.address or written
         try:
@@ -243,8 +238,7 @@ class Fleet:
         self._add(self._document.problem(path, message, at_key=at_key))
 
     def _add(self, problem: Problem) -> None:
-        if problem not in self._document.problems[-2000:]:
-            self._document.problems.append(problem)
+        self._document.problems.append(problem)
 
 
 def _said(layers: list[tuple[Path, Any]], key: str) -> tuple[Any, Path]:

@@ -17,6 +17,7 @@ from calyx_orch.model import Rw, Workload
 
 DEFAULT_PRESET = "four-corners"
 WORKLOADS_MAX = 1000
+IN_FLIGHT_MAX = 4 * units.GIB
 
 # The inventory's (fio's) word -> the field of model.Workload, and the suffix of a value in a generated name.
 _PARAMETERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
@@ -144,6 +145,12 @@ class Expansion:
                 (*path, "size"),
                 f"'{workload.name}': size {units.format_bytes(workload.size_bytes)} is less than bs x iodepth = "
                 f"{units.format_bytes(least)}: every I/O in flight needs a place of its own",
+            )
+        elif least * workload.numjobs > IN_FLIGHT_MAX:
+            self._problem(
+                (*path, "iodepth"),
+                f"'{workload.name}': bs x iodepth x numjobs = {units.format_bytes(least * workload.numjobs)} in flight: more than "
+                f"{units.format_bytes(IN_FLIGHT_MAX)}",
             )
         elif workload.interval_ms > workload.runtime_s * 1000:
             self._problem((*path, "interval_ms"), f"'{workload.name}': interval_ms is longer than its runtime")

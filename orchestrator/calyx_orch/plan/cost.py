@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calyx_orch import units
@@ -47,41 +48,63 @@ def priced(plan: Plan) -> Plan:
     return replace(plan, growth=tuple(_growth(plan)), estimated_s=_estimated_s(plan))
 
 
+@dataclass
+class _Sum:
+    """What falls on one place, added up over rounds."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    written_bytes: int = 0
+    unlimited_s: float = 0.0
+
+
 def describe(plan: Plan) -> tuple[PlanRow, ...]:
     """Rows of the plan: the total, then each storage, vm_host and guest. Guests without a round are left out."""
     growth = {(one.kind, one.name): one for one in plan.growth}
-    laid = _laid_bytes(plan)
-    rows = [_row(plan, "total", "", {guest.name for guest in plan.inventory.guests}, laid, None)]
-    for kind, names in (("storage", _names(plan, _storage)), ("vm_host", _names(plan, _vm_host))):
-        for name, members in names.items():
-            rows.append(_row(plan, kind, name, members, laid, growth.get((kind, name))))
-    involved = {guest for one in plan.rounds for guest in one.guests}
-    for guest in plan.inventory.guests:
-        if guest.name in involved:
-            rows.append(_row(plan, "guest", guest.name, {guest.name}, laid, growth.get(("guest", guest.name))))
-    return tuple(rows)
+    laid: Counter[tuple[str, str]] = Counter()
+    places = {guest.name: _places_of(guest) for guest in plan.inventory.guests}
+    for guest, new_bytes in _laid_bytes(plan).items():
+        laid.update(dict.fromkeys(places[guest], new_bytes))
+    sums: dict[tuple[str, str], _Sum] = {}
+    for one in plan.rounds:
+        counts = Counter(place for guest in one.guests for place in places[guest])
+        _add_round(plan, one, counts, sums)
+    order = ("total", "storage", "vm_host", "guest")
+    known = dict.fromkeys(place for guest in plan.inventory.guests for place in places[guest.name] if place in sums)
+    chosen = sorted(known, key=lambda place: order.index(place[0]))
+    return tuple(_row(plan, place, sums[place], laid[place], growth.get(place)) for place in chosen)
 
 
-def _row(plan: Plan, kind: str, name: str, members: set[str], laid: dict[str, int], growth: Growth | None) -> PlanRow:
-    rounds = [(one, len(members.intersection(one.guests))) for one in plan.rounds]
-    rounds = [(one, count) for one, count in rounds if count]
-    new_bytes = sum(laid.get(member, 0) for member in members)
-    most, unlimited_s = new_bytes, 0.0
-    for one, count in rounds:
-        if not one.workload.rw.writes:
-            continue
-        rate, duration_s = rated_bytes_per_s(one.workload), one.workload.ramp_s + one.workload.runtime_s
-        if rate is None:
-            unlimited_s += duration_s
-        else:
-            most += count * (int(rate * duration_s) + in_flight_bytes(one.workload))
+def _places_of(guest: Guest) -> tuple[tuple[str, str], ...]:
+    named = (("total", ""), ("storage", guest.storage), ("vm_host", guest.vm_host), ("guest", guest.name))
+    return tuple((kind, name) for kind, name in named if name is not None)
+
+
+def _add_round(
+    plan: Plan, one: Round, counts: Mapping[tuple[str, str], int], sums: dict[tuple[str, str], _Sum]
+) -> None:
+    rate, seconds = rated_bytes_per_s(one.workload), _round_s(plan, one)
+    active_s = one.workload.ramp_s + one.workload.runtime_s
+    writes = one.workload.rw.writes
+    each = int((rate or 0) * active_s) + in_flight_bytes(one.workload) if writes and rate is not None else 0
+    for place, count in counts.items():
+        here = sums.setdefault(place, _Sum())
+        here.rounds += 1
+        here.seconds += seconds
+        here.written_bytes += count * each
+        here.unlimited_s += active_s if writes and rate is None else 0.0
+
+
+def _row(plan: Plan, place: tuple[str, str], here: _Sum, new_bytes: int, growth: Growth | None) -> PlanRow:
+    most = new_bytes + here.written_bytes
     written = units.format_bytes(most)
-    if unlimited_s:
-        written += f", and as fast as the devices take for {units.format_duration(unlimited_s)}"
-    seconds = sum(_round_s(plan, one) for one, _ in rounds)
+    if here.unlimited_s:
+        written += f", and as fast as the devices take for {units.format_duration(here.unlimited_s)}"
     return PlanRow(
-        kind, name, len(rounds), plan.estimated_s if kind == "total" else seconds, new_bytes, None if unlimited_s else most,
-        written, growth.limit_bytes if growth else 0, growth.exceeds if growth else False,
+        kind=place[0], name=place[1], rounds=here.rounds,
+        seconds=plan.estimated_s if place[0] == "total" else here.seconds,
+        new_bytes=new_bytes, written_max_bytes=None if here.unlimited_s else most, written=written,
+        limit_bytes=growth.limit_bytes if growth else 0, exceeds=growth.exceeds if growth else False,
     )  # fmt: skip
 
 
