@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from calyx_orch.model import Series
@@ -55,3 +55,9 @@ def between_repetitions(values: Sequence[float]) -> Variation:
 def between_guests(values: Sequence[float]) -> Variation:
     """CV between guests: of the guests' mean throughput under the same workload."""
     return cv(values)
+
+
+def mean_known(values: Iterable[float | None]) -> float | None:
+    """The mean of those values that are known; None when none is."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,66 @@
+"""What happened to each guest under each key (target, workload, engine, load): what the rows of a summary are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from calyx_orch.analysis.rounds import Figures, Played
+from calyx_orch.model import Measurement, Round, RunRecord
+
+Key = tuple[str, str, str, str]  # target, workload, engine, load
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All that happened to one guest under one key."""
+
+    guest: str
+    vm_host: str | None
+    storage: str | None
+    key: Key
+    planned: int
+    figures: tuple[Figures, ...]
+    failed: tuple[Measurement, ...]
+
+    def by_block(self) -> dict[int, list[Figures]]:
+        """The figures of each block."""
+        blocks: dict[int, list[Figures]] = {}
+        for found in self.figures:
+            blocks.setdefault(found.measurement.block, []).append(found)
+        return blocks
+
+
+def key_of(round_: Round) -> Key:
+    """The key under which a round is summed up."""
+    return (round_.target, round_.workload.name, round_.engine, str(round_.load))
+
+
+def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
+    """One cell for each guest and key of the plan, guests in the inventory's order, keys in the plan's."""
+    planned: dict[tuple[str, Key], int] = {}
+    figures: dict[tuple[str, Key], list[Figures]] = {}
+    failed: dict[tuple[str, Key], list[Measurement]] = {}
+    for round_ in record.plan.rounds:
+        for name in round_.guests:
+            planned[name, key_of(round_)] = planned.get((name, key_of(round_)), 0) + 1
+    for one in played:
+        for found in one.figures:
+            figures.setdefault((found.measurement.guest, key_of(one.round)), []).append(found)
+        for measurement in one.failed:
+            failed.setdefault((measurement.guest, key_of(one.round)), []).append(measurement)
+    keys = list(dict.fromkeys(key_of(round_) for round_ in record.plan.rounds))
+    return tuple(
+        Cell(
+            guest=guest.name,
+            vm_host=guest.vm_host,
+            storage=guest.storage,
+            key=key,
+            planned=planned[guest.name, key],
+            figures=tuple(figures.get((guest.name, key), ())),
+            failed=tuple(failed.get((guest.name, key), ())),
+        )
+        for key in keys
+        for guest in record.plan.inventory.guests
+        if (guest.name, key) in planned
+    )

@@ -1,0 +1,151 @@
+"""calyx against fio, and together against alone: paired by block, with an interval or the reason why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+
+from calyx_orch.analysis import ratios, rounds
+from calyx_orch.analysis.cells import Cell, Key
+from calyx_orch.analysis.histogram import percentile_or_none
+from calyx_orch.analysis.rounds import Figures
+from calyx_orch.analysis.rows import InterferenceRow, PairRow
+from calyx_orch.analysis.variation import mean_known
+from calyx_orch.model import LoadMode
+
+Metric = Callable[[Sequence[Figures]], float | None]
+
+
+def _throughput(figures: Sequence[Figures]) -> float | None:
+    """The mean over rounds of each guest, summed over guests."""
+    return _summed(figures, lambda found: found.throughput_bytes_per_s)
+
+
+def _iops(figures: Sequence[Figures]) -> float | None:
+    return _summed(figures, lambda found: found.iops)
+
+
+def _summed(figures: Sequence[Figures], figure: Callable[[Figures], float]) -> float | None:
+    guests: dict[str, list[float]] = {}
+    for found in figures:
+        guests.setdefault(found.measurement.guest, []).append(figure(found))
+    return math.fsum(fmean(values) for values in guests.values()) if guests else None
+
+
+def _p99(figures: Sequence[Figures]) -> float | None:
+    return percentile_or_none(rounds.latencies(figures), 99.0)
+
+
+def _cpu_per_io(figures: Sequence[Figures]) -> float | None:
+    return mean_known(found.engine_ns_per_io for found in figures)
+
+
+def _cv_within_run(figures: Sequence[Figures]) -> float | None:
+    return mean_known(found.cv_within_run.value for found in figures)
+
+
+PAIRED: tuple[tuple[str, Metric], ...] = (
+    ("throughput", _throughput),
+    ("IOPS", _iops),
+    ("P99", _p99),
+    ("CPU per I/O", _cpu_per_io),
+    ("CV within a run", _cv_within_run),
+)
+INTERFERED: tuple[tuple[str, Metric], ...] = (("throughput", _throughput), ("P99", _p99))
+
+
+def pair_rows(cells: Sequence[Cell]) -> Iterable[PairRow]:
+    """calyx against each fio engine, guest by guest."""
+    ours = {(cell.guest, cell.key[0], cell.key[1], cell.key[3]): cell for cell in cells if cell.key[2] == "calyx"}
+    for cell in cells:
+        target, workload, engine, load = cell.key
+        own = ours.get((cell.guest, target, workload, load))
+        if engine == "calyx" or own is None:
+            continue
+        for name, metric in PAIRED:
+            found, _, _ = _compared(metric, [(own, cell)])
+            yield PairRow(
+                guest=cell.guest,
+                vm_host=cell.vm_host,
+                target=target,
+                workload=workload,
+                engine=engine,
+                load=load,
+                metric=name,
+                ratio=found.value,
+                low=found.low,
+                high=found.high,
+                pairs=found.pairs,
+                interval=found.interval,
+                reason=found.reason,
+            )
+
+
+def interference_rows(cells: Sequence[Cell]) -> Iterable[InterferenceRow]:
+    """Each guest under a load against itself alone."""
+    for cell, alone in _with_alone(cells):
+        for name, metric in INTERFERED:
+            yield _interference("guest", cell.guest, cell.key, name, metric, [(cell, alone)])
+
+
+def place_rows(cells: Sequence[Cell]) -> Iterable[InterferenceRow]:
+    """Each vm_host and storage: all its guests under a load against the same guests one at a time."""
+    both = _with_alone(cells)
+    for scope in ("vm_host", "storage"):
+        for place in dict.fromkeys(getattr(cell, scope) for cell, _ in both):
+            mine = [pair for pair in both if place is not None and getattr(pair[0], scope) == place]
+            for key in dict.fromkeys(cell.key for cell, _ in mine):
+                pairs = [pair for pair in mine if pair[0].key == key]
+                for name, metric in INTERFERED:
+                    yield _interference(scope, str(place), key, name, metric, pairs)
+
+
+def _with_alone(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
+    """Every cell of a guest that ran with others, with the cell of the same guest alone."""
+    alone = {(cell.guest, *cell.key[:3]): cell for cell in cells if cell.key[3] == LoadMode.ALONE}
+    return [
+        (cell, alone[cell.guest, *cell.key[:3]])
+        for cell in cells
+        if cell.key[3] != LoadMode.ALONE and (cell.guest, *cell.key[:3]) in alone
+    ]
+
+
+def _compared(metric: Metric, cells: Sequence[tuple[Cell, Cell]]) -> tuple[ratios.Ratio, float | None, float | None]:
+    """A metric of the first cells / of the second, paired by block, and both over all blocks.
+
+    In each block only guests that were measured on both sides count, so that a lost guest does not tilt the ratio.
+    """
+    blocks: dict[int, tuple[list[Figures], list[Figures]]] = {}
+    for first, second in cells:
+        ones, others = first.by_block(), second.by_block()
+        for block in ones.keys() & others.keys():
+            left, right = blocks.setdefault(block, ([], []))
+            left.extend(ones[block])
+            right.extend(others[block])
+    ratio = ratios.of_pairs([(metric(blocks[block][0]), metric(blocks[block][1])) for block in sorted(blocks)])
+    left, right = ([found for block in blocks.values() for found in block[side]] for side in (0, 1))
+    return ratio, metric(left), metric(right)
+
+
+def _interference(
+    scope: str, place: str, key: Key, name: str, metric: Metric, cells: Sequence[tuple[Cell, Cell]]
+) -> InterferenceRow:
+    found, together, alone = _compared(metric, cells)
+    return InterferenceRow(
+        scope=scope,
+        guest=place,
+        target=key[0],
+        workload=key[1],
+        engine=key[2],
+        load=key[3],
+        metric=name,
+        ratio=found.value,
+        low=found.low,
+        high=found.high,
+        together=together,
+        alone=alone,
+        pairs=found.pairs,
+        interval=found.interval,
+        reason=found.reason,
+    )

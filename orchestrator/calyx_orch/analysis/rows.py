@@ -1,0 +1,152 @@
+"""The rows of a summary as data; docs/methods.md says how each field comes about. None: unknown, or too few samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WayRow:
+    """Reads or writes alone, of a guest's mixed workload."""
+
+    iops: float
+    throughput_bytes_per_s: float
+    p50_ns: int | None
+    p99_ns: int | None
+    p999_ns: int | None
+
+
+@dataclass(frozen=True)
+class GuestRow:
+    """One guest under one workload by one engine. None: unknown, or too few samples."""
+
+    guest: str
+    vm_host: str | None
+    storage: str | None
+    target: str
+    workload: str
+    engine: str
+    load: str
+    rounds: int
+    rounds_planned: int
+    status: str
+    throughput_bytes_per_s: float | None = None
+    iops: float | None = None
+    cv_within_run: float | None = None
+    cv_between_repetitions: float | None = None
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+    p999_ns: int | None = None
+    mean_ns: float | None = None
+    latency_kind: str = "total"
+    samples: int = 0
+    read: WayRow | None = None
+    write: WayRow | None = None
+    cpu_percent: float | None = None
+    engine_cpu_percent: float | None = None
+    steal_percent: float | None = None
+    cpu_ns_per_io: float | None = None
+    guest_cpu_ns_per_io: float | None = None
+    skew_median_ns: float | None = None
+    skew_max_ns: int | None = None
+    skew_bound_ns: int | None = None
+    skew_how: str = ""
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FleetRow:
+    """All guests that ran together: `scope` is `fleet`, or the domain (`storage:pool`, `vm_host:hv1`) under `per_domain`."""
+
+    scope: str
+    target: str
+    workload: str
+    engine: str
+    load: str
+    guests: int
+    guests_planned: int
+    rounds: int
+    status: str
+    throughput_bytes_per_s: float
+    iops: float
+    cv_between_guests: float | None
+    cv_reason: str
+    p50_ns: int | None
+    p99_ns: int | None
+    p999_ns: int | None
+    samples: int
+    cpu_percent: float | None
+    cpu_ns_per_io: float | None
+    overlap: float | None
+    skew_median_ns: float | None
+    skew_max_ns: int | None
+    skew_bound_ns: int | None
+    skew_how: str
+    doubts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """calyx / fio for one guest and one metric (throughput, IOPS, P99, CPU per I/O, CV within a run), paired by block."""
+
+    guest: str
+    vm_host: str | None
+    target: str
+    workload: str
+    engine: str  # the fio engine
+    load: str
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    interval: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class InterferenceRow:
+    """`load` / alone for one guest, vm_host or storage (`scope`) and one metric (throughput, P99), with both figures.
+
+    `guest` is the name of what `scope` says.
+    """
+
+    scope: str
+    guest: str
+    target: str
+    workload: str
+    engine: str
+    load: str
+    metric: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    together: float | None
+    alone: float | None
+    pairs: int
+    interval: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class DoubtRow:
+    """One rule that struck: its label at its worst, a sentence, a remedy, on which guests, and in how many measurements."""
+
+    name: str
+    label: str
+    sentence: str
+    remedy: str
+    guests: tuple[str, ...]
+    measurements: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All rows of a run. `places` are the rows of `interference` for vm_hosts and storage."""
+
+    guests: tuple[GuestRow, ...]
+    fleet: tuple[FleetRow, ...]
+    pairs: tuple[PairRow, ...]
+    interference: tuple[InterferenceRow, ...]
+    places: tuple[InterferenceRow, ...]
+    doubts: tuple[DoubtRow, ...]
