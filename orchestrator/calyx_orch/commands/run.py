@@ -7,7 +7,6 @@ import json
 import secrets
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,17 +41,17 @@ class RunOptions:
 def run_file(path: str, options: RunOptions) -> int:
     """Run an inventory file, program or `-`. Returns the exit code."""
     text, source, base_dir = sources.read(path)
-    return run_inventory(
-        inventories.parse(text, source=source, base_dir=base_dir, presets=workloads.read_presets()), options
-    )
+    inventory = inventories.parse(text, source=source, base_dir=base_dir, presets=workloads.read_presets())
+    return asyncio.run(run_inventory(inventory, options))
 
 
 def run_guests(guests: tuple[str, ...], target: str, options: RunOptions) -> int:
     """Run on guests named on the command line, with the quick first workloads. Returns the exit code."""
-    return run_inventory(inventories.from_guests(guests, target=target, presets=workloads.read_presets()), options)
+    inventory = inventories.from_guests(guests, target=target, presets=workloads.read_presets())
+    return asyncio.run(run_inventory(inventory, options))
 
 
-def run_inventory(inventory: Inventory, options: RunOptions, *, on_folder: Callable[[Path], None] | None = None) -> int:
+async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
     """Plan, run, write the report, tell how it went. Returns the exit code."""
     plan = plan_of(inventory, options)
     console = Console(stderr=options.as_json, highlight=False)
@@ -60,10 +59,8 @@ def run_inventory(inventory: Inventory, options: RunOptions, *, on_folder: Calla
         return _show_plan(plan, options, console)
     guard_growth(plan, allowed=options.allow_growth)
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
-    if on_folder is not None:
-        on_folder(folder.path)
     try:
-        signal_number = asyncio.run(_run(plan, folder, live_for(console, quiet=options.quiet)))
+        signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet))
     finally:
         folder.close()
     record = archive.read(folder.path)

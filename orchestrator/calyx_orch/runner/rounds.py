@@ -236,7 +236,7 @@ class RoundRunner:
         for name in names:
             guest = self._guests[name]
             guest.start_ns = line_ns + self._stagger_ns(self._position(guest.session))
-            guest.held_start_ns = clock.to_guest(guest.before, guest.start_ns)
+            guest.held_start_ns = clock.to_guest(guest.start_ns, guest.before)
             await self._send(name, "arm", (("start_ns", guest.held_start_ns),))
 
     async def _send(self, name: str, verb: str, pairs: Sequence[tuple[str, str | int]] = ()) -> None:
@@ -262,6 +262,7 @@ class RoundRunner:
                 documents=documents,
                 clock=bound,
                 held_start_ns=guest.held_start_ns,
+                start_line_ns=guest.start_ns,
                 lost_time=guest.lost_time,
                 facts=guest.session.facts,
             )
