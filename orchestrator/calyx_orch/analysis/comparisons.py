@@ -56,7 +56,7 @@ INTERFERED: tuple[tuple[str, Metric], ...] = (("throughput", _throughput), ("P99
 
 
 def pair_rows(cells: Sequence[Cell]) -> Iterable[PairRow]:
-    """calyx against each fio engine, guest by guest."""
+    """Our engine against each of fio's, guest by guest."""
     ours = {(cell.guest, cell.key[0], cell.key[1], cell.key[3]): cell for cell in cells if cell.key[2] == "calyx"}
     for cell in cells:
         target, workload, engine, load = cell.key

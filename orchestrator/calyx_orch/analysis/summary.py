@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from calyx_orch.analysis import comparisons, rounds, validity, variation
@@ -65,14 +66,8 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
     skews = [m.skew_ns for m in measured if m.skew_ns is not None]
     bounds = [m.skew_bound_ns for m in measured if m.skew_bound_ns is not None]
     mixed = any(m.read is not None for m in measured) and any(m.write is not None for m in measured)
-    known = {
-        name: getattr(row, name) for name in ("guest", "vm_host", "storage", "target", "workload", "engine", "load")
-    }
-    return GuestRow(
-        **known,
-        rounds=row.rounds,
-        rounds_planned=row.rounds_planned,
-        status=row.status,
+    return replace(
+        row,
         throughput_bytes_per_s=fmean(found.throughput_bytes_per_s for found in figures),
         iops=fmean(found.iops for found in figures),
         cv_within_run=mean_known(found.cv_within_run.value for found in figures),

@@ -106,7 +106,9 @@ def _failures(record: RunRecord) -> str:
         return ""
     told = [f"{outcome.guest}: {outcome.reason or outcome.state}" for outcome in failed[:FAILURES_SHOWN]]
     more = f" and {len(failed) - FAILURES_SHOWN} more" if len(failed) > FAILURES_SHOWN else ""
-    return f"{len(failed)} of {len(record.outcomes)} guests failed ({', '.join(told)}{more})"
+    how = "measured in part" if all(outcome.state == "partial" for outcome in failed) else "lost"
+    are = "was" if len(failed) == 1 else "were"
+    return f"{len(failed)} of {len(record.outcomes)} guests {are} {how} ({', '.join(told)}{more})"
 
 
 def _who_stands_out(rows: Sequence[GuestRow]) -> str:
