@@ -187,7 +187,7 @@ def fleet_now(guests: tuple[GuestStatus, ...]) -> str:
     if not rates:
         return text
     throughput = sum(status.bytes_per_s or 0.0 for status in guests)
-    return f"{text}; {wording.iops(sum(rates))} IOPS, {wording.rate(throughput)}"
+    return f"{text}; {wording.significant(sum(rates))} IOPS, {wording.rate(throughput)}"
 
 
 def worst_first(guests: tuple[GuestStatus, ...], rows: int) -> tuple[GuestStatus, ...]:
@@ -217,8 +217,8 @@ def table_of(progress: Progress, height: int, width: int = 120) -> RenderableTyp
         table.add_row(
             Text(wording.printable(status.guest)),
             Text(wording.printable(status.state), style=style),
-            "" if status.ios_per_s is None else wording.iops(status.ios_per_s),
-            "" if status.bytes_per_s is None else wording.significant(status.bytes_per_s / 1e6),
+            "" if status.ios_per_s is None else wording.significant(status.ios_per_s),
+            "" if status.bytes_per_s is None else wording.megabytes(status.bytes_per_s),
             Text(wording.printable(status.detail), style="dim"),
         )
     lines: list[RenderableType] = [

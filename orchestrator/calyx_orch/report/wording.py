@@ -1,12 +1,14 @@
-"""Numbers and untrusted text as a person reads them: the one place where units are chosen and terminals are protected.
+"""Numbers and untrusted text as reports show them: units come from `units`, NaN and None read `n/a`, nothing is cut.
 
-Every function takes None or NaN and answers `n/a`; nothing is ever cut.
+Rates keep one unit (MB/s, 10^6), so that the rows of a table can be compared at a glance.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
+
+from calyx_orch import units
 
 NOT_AVAILABLE = "n/a"
 
@@ -23,11 +25,6 @@ def _shown(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def is_number(value: float | None) -> bool:
-    """Whether there is a finite number to show."""
-    return value is not None and math.isfinite(value)
-
-
 def significant(value: float | None, digits: int = 3) -> str:
     """Write `value` with at least `digits` significant digits, thousands apart by commas, never an exponent."""
     if value is None or not math.isfinite(value):
@@ -39,28 +36,31 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 
 def latency(nanoseconds: float | None) -> str:
-    """Write a latency with its unit: ns, us, ms or s."""
+    """Write a latency or skew with its unit."""
     if nanoseconds is None or not math.isfinite(nanoseconds):
         return NOT_AVAILABLE
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(nanoseconds) >= size:
-            return f"{significant(nanoseconds / size)} {unit}"
-    return f"{nanoseconds:.0f} ns"
+    return f"-{units.format_latency(-nanoseconds)}" if nanoseconds < 0 else units.format_latency(nanoseconds)
+
+
+def megabytes(bytes_per_s: float | None) -> str:
+    """Write a throughput in MB/s (10^6), the unit left to the column."""
+    return NOT_AVAILABLE if bytes_per_s is None else significant(bytes_per_s / 1e6)
 
 
 def rate(bytes_per_s: float | None) -> str:
-    """Write a throughput in MB/s (10^6)."""
-    return NOT_AVAILABLE if not is_number(bytes_per_s) else f"{significant((bytes_per_s or 0.0) / 1e6)} MB/s"
+    """Write a throughput in MB/s (10^6) with its unit."""
+    written = megabytes(bytes_per_s)
+    return written if written == NOT_AVAILABLE else f"{written} MB/s"
 
 
-def iops(per_second: float | None) -> str:
-    """Write I/Os per second, the unit left to the column."""
-    return significant(per_second)
-
-
-def percent(value: float | None, digits: int = 3) -> str:
+def percent(value: float | None) -> str:
     """Write a value that is in percent already."""
-    return NOT_AVAILABLE if not is_number(value) else f"{significant(value, digits)} %"
+    return NOT_AVAILABLE if value is None or not math.isfinite(value) else f"{significant(value)} %"
+
+
+def cv(fraction: float | None) -> str:
+    """Write a coefficient of variation (a fraction) in percent."""
+    return percent(None if fraction is None else 100.0 * fraction)
 
 
 def ratio(value: float | None) -> str:
@@ -72,24 +72,14 @@ def ratio(value: float | None) -> str:
 
 def size(count: float | None) -> str:
     """Write a size in KiB, MiB, GiB or TiB (2^10 steps)."""
-    if count is None or not math.isfinite(count):
-        return NOT_AVAILABLE
-    for unit, step in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if abs(count) >= step:
-            return f"{significant(count / step)} {unit}"
-    return f"{count:.0f} B"
+    return NOT_AVAILABLE if count is None or not math.isfinite(count) else units.format_bytes(int(count))
 
 
 def duration(seconds: float | None) -> str:
     """Write `42 s`, `3 min 05 s`, `2 h 10 min`."""
     if seconds is None or not math.isfinite(seconds):
         return NOT_AVAILABLE
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return units.format_duration(max(0.0, seconds) if 0 < seconds < 1 else max(0, round(seconds)))
 
 
 def count_of(number: int, noun: str) -> str:

@@ -1,0 +1,192 @@
+"""Tables that need no analysis: what the run was, how guests failed, which set-ups took effect, what the guests are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calyx_orch.model import GuestOutcome, Measurement, RunRecord
+from calyx_orch.report import wording
+
+NAMES_MAX = 6
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its title, whether it holds numbers, and what it means when that needs a sentence."""
+
+    title: str
+    is_number: bool = False
+    explanation: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of finished, printable text. `first`: shown above the figures."""
+
+    key: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    text: str = ""
+    first: bool = False
+
+
+def is_short(record: RunRecord) -> bool:
+    """Whether any workload of the run is too short for true figures."""
+    return any(round_.workload.is_short for round_ in record.plan.rounds)
+
+
+def header(record: RunRecord) -> tuple[tuple[str, str], ...]:
+    """Say of the run: which, when, on what, with what seed, and how it ended; printable name and value pairs."""
+    inventory = record.plan.inventory
+    pairs = [
+        ("Run", record.run_id),
+        ("Started", record.started_at),
+        ("Status", record.status),
+        ("Inventory", inventory.source or inventory.name),
+        ("Fleet", _fleet(record)),
+        ("Rounds", f"{len(record.plan.rounds)} in {wording.count_of(inventory.repetitions, 'block')}"),
+        ("Load", ", ".join(dict.fromkeys(str(round_.load) for round_ in record.plan.rounds))),
+        ("Workloads", ", ".join(dict.fromkeys(_workload(round_.workload) for round_ in record.plan.rounds))),
+        ("Seed", str(record.plan.seed)),
+    ]
+    return tuple((name, wording.printable(value)) for name, value in pairs)
+
+
+def _fleet(record: RunRecord) -> str:
+    guests = record.plan.inventory.guests
+    vm_hosts = {guest.vm_host for guest in guests} - {None}
+    pools = {guest.storage for guest in guests} - {None}
+    parts = [wording.count_of(len(guests), "guest")]
+    if vm_hosts:
+        parts.append(f"on {wording.count_of(len(vm_hosts), 'vm_host')}")
+    if pools:
+        parts.append(f"and {wording.count_of(len(pools), 'storage pool')}")
+    return " ".join(parts)
+
+
+def _workload(workload: Any) -> str:
+    return (
+        f"{workload.name} (QD {workload.iodepth} x {workload.numjobs}, {workload.ramp_s:g} + {workload.runtime_s:g} s)"
+    )
+
+
+def failures(record: RunRecord) -> Table | None:
+    """List the guests that did not measure all, with step and reason; None when there are none."""
+    bad = [outcome for outcome in record.outcomes if outcome.state != "measured"]
+    if not bad:
+        return None
+    columns = (Column("guest"), Column("state"), Column("step"), Column("reason"))
+    return Table("failures", "Guests that failed", columns, tuple(_outcome(one) for one in bad), first=True)
+
+
+def _outcome(one: GuestOutcome) -> tuple[str, ...]:
+    return tuple(wording.printable(text) for text in (one.guest, one.state, one.step, one.reason))
+
+
+def setups(record: RunRecord) -> Table | None:
+    """List which set-up took effect, by workload and engine, and for which guests."""
+    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for m in record.measurements:
+        if m.setup:
+            key = (m.workload, m.target, m.engine, _setup_text(m.setup))
+            found.setdefault(key, {})[m.guest] = None
+    if not found:
+        return None
+    columns = (Column("workload"), Column("target"), Column("engine"), Column("set-up"), Column("guests"))
+    rows = tuple((*map(wording.printable, key), _names(guests)) for key, guests in found.items())
+    text = "What really took effect on the guests; fio was given what took effect for calyx."
+    return Table("setups", "Set-ups that took effect", columns, rows, text)
+
+
+def _setup_text(setup: Mapping[str, Any]) -> str:
+    return ", ".join(part for name, value in setup.items() if (part := _setup_part(name.replace("_", " "), value)))
+
+
+def _setup_part(name: str, value: Any) -> str:
+    if value is None or value == "" or value == []:
+        return ""
+    if isinstance(value, bool):
+        return name if value else f"no {name}"
+    if isinstance(value, Mapping):
+        return f"{name} ({_setup_text(value)})"
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return f"{name} {' '.join(str(part) for part in value)}"
+    return f"{name} {value}"
+
+
+def _names(guests: Iterable[str]) -> str:
+    names = list(guests)
+    if len(names) <= NAMES_MAX:
+        return wording.printable(", ".join(names))
+    return wording.printable(f"{', '.join(names[:NAMES_MAX])} and {len(names) - NAMES_MAX} more")
+
+
+def guests(record: RunRecord) -> Table | None:
+    """List what the guests are: kernel, CPUs, hypervisor, file system and device of their targets, fio."""
+    if not record.facts:
+        return None
+    titles = (
+        "guest",
+        "vm_host",
+        "storage",
+        "kernel",
+        "arch",
+        "CPUs",
+        "memory",
+        "hypervisor",
+        "clock",
+        "io_uring",
+        "targets",
+        "fio",
+    )
+    columns = tuple(Column(title, title in ("CPUs", "memory")) for title in titles)
+    rows = []
+    for guest in record.plan.inventory.guests:
+        facts = record.facts.get(guest.name)
+        if facts is None:
+            continue
+        values = (
+            guest.name, guest.vm_host, guest.storage, facts.get("kernel"), facts.get("arch"), facts.get("cpus"),
+            wording.size(facts.get("memory_bytes")), facts.get("hypervisor"), facts.get("clocksource"),
+            _io_uring(facts.get("io_uring")), _paths(facts.get("paths")), _fio(facts),
+        )  # fmt: skip
+        rows.append(tuple("" if value is None else wording.printable(str(value)) for value in values))
+    return Table("guests", "The guests", columns, tuple(rows))
+
+
+def _io_uring(fact: Any) -> str:
+    if not isinstance(fact, Mapping):
+        return ""
+    setups = fact.get("setups") or ()
+    return " ".join(map(str, setups)) if fact.get("ok") else f"no: {fact.get('why') or 'refused'}"
+
+
+def _paths(paths: Any) -> str:
+    found = []
+    for path in paths if isinstance(paths, Sequence) and not isinstance(paths, str) else ():
+        if isinstance(path, Mapping):
+            told = [path.get(name) for name in ("path", "fs_type", "device", "model", "scheduler")]
+            found.append(" ".join(str(part) for part in told if part))
+    return "; ".join(found)
+
+
+def _fio(facts: Mapping[str, Any]) -> str:
+    fio = facts.get("fio")
+    if isinstance(fio, Mapping):
+        return str(fio.get("version") or fio.get("why") or "none")
+    programs = facts.get("programs") or ()
+    paths = [str(program.get("path")) for program in programs if program.get("name") == "fio" and program.get("path")]
+    return paths[0] if paths else "none"
+
+
+def lost_time(measurements: Iterable[Measurement]) -> dict[str, float]:
+    """Find for each guest the largest share of time that was taken from a spin before a round."""
+    worst: dict[str, float] = {}
+    for m in measurements:
+        if m.lost_time is not None and m.lost_time.spin_ns > 0:
+            share = m.lost_time.lost_ns / m.lost_time.spin_ns
+            worst[m.guest] = max(worst.get(m.guest, 0.0), share)
+    return worst
