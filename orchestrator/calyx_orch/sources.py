@@ -62,6 +62,7 @@ def _run(file: Path, timeout_s: float) -> bytes:
     try:
         program = subprocess.Popen(
             [str(file.absolute())],
+            env={**os.environ, "PATH": _path()},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
@@ -83,6 +84,11 @@ def _run(file: Path, timeout_s: float) -> bytes:
         raise UsageError(f"{file} was run to print an inventory and printed nothing{_said(stderr)}")
     sys.stderr.write(stderr.decode(errors="replace"))
     return stdout
+
+
+def _path() -> str:
+    """PATH with this Python first: a program in Python finds the same packages (PyYAML) as calyx-orch itself."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:
