@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parts of the `facts` message.
+ */
+#ifndef CALYX_AGENT_FACTS_H
+#define CALYX_AGENT_FACTS_H
+
+#include "json.h"
+
+/* The fields `hypervisor`, `product` and `virtual` (virtual.c). */
+void facts_write_virtual(struct json *json);
+/* One object of `paths` (paths.c). */
+void facts_write_path(struct json *json, const char *path);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The command `exec hold=N`: starts a program early, waits until all N of its parts stand at the gate, releases them at the
+ * start line and accounts for the same window as a `run` (docs/protocol.md).
+ */
+#include "agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "moment.h"
+#include "proc.h"
+#include "usage.h"
+
+#define KEYS "hold arg* ramp_ns runtime_ns collect* deadline_ns timeout_ms"
+#define TIME_MAX_NS (24 * 366 * 3600ull * SECOND_NS)
+#define READY_TIMEOUT_MS 120000
+#define DEADLINE_GRACE_NS (30 * SECOND_NS)
+#define FIRST_IO_NS (50 * MS_NS) /* the counters are watched this long for a first movement */
+#define FIRST_IO_STEP_NS 100000ull
+#define WATCHED_MAX 64
+
+struct hold {
+	struct command *command;
+	struct gate gate;
+	struct child child;
+	struct usage *usage;
+	const char **arguments, **collect;
+	uint64_t waiters, ramp_ns, runtime_ns, deadline_ns, timeout_ms, start_ns;
+	unsigned int seen;
+	uint64_t released_ns, base_bytes;
+	pid_t watched[WATCHED_MAX];
+	size_t watched_count;
+};
+
+static int parse(struct hold *hold, char *why)
+{
+	const struct line *line = &hold->command->line;
+	const uint64_t grace_ns = DEADLINE_GRACE_NS;
+
+	if (line_check(line, KEYS, why) || line_number(line, "hold", 0, CALYX_JOBS_MAX, &hold->waiters, why) ||
+	    line_number(line, "ramp_ns", 0, TIME_MAX_NS, &hold->ramp_ns, why) ||
+	    line_number(line, "runtime_ns", 0, TIME_MAX_NS, &hold->runtime_ns, why) ||
+	    line_number(line, "timeout_ms", READY_TIMEOUT_MS, TIME_MAX_NS / MS_NS, &hold->timeout_ms, why) ||
+	    line_number(line, "deadline_ns", hold->ramp_ns + hold->runtime_ns + grace_ns, TIME_MAX_NS,
+			&hold->deadline_ns, why))
+		return -EINVAL;
+	if (!hold->waiters || !hold->runtime_ns || !line_get(line, "arg")) {
+		snprintf(why, WHY_MAX, "a held 'exec' needs hold= of at least 1, runtime_ns= and arg=");
+		return -EINVAL;
+	}
+	hold->arguments = line_list(line, "arg");
+	hold->collect = line_list(line, "collect");
+	if (!hold->arguments || !hold->collect) {
+		snprintf(why, WHY_MAX, "no memory for the command");
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* One look at the program, then a sleep until the next, at most until `until_ns`. True when it is over. */
+static bool step(struct hold *hold, uint64_t until_ns, uint64_t deadline_ns)
+{
+	struct child_orders orders = {
+		.stop = command_stopped(hold->command),
+		.kill = command_killed(hold->command),
+		.deadline_ns = deadline_ns,
+	};
+
+	if (child_step(&hold->child, &orders))
+		return true;
+	command_sleep(hold->command, &hold->seen, until_ns);
+	return false;
+}
+
+/* False when the program ended before all its parts stood at the gate. */
+static bool wait_for_arrivals(struct hold *hold)
+{
+	uint64_t deadline_ns = moment_now_ns() + hold->timeout_ms * MS_NS;
+	uint32_t arrived;
+
+	while ((arrived = gate_arrived(&hold->gate)) < hold->waiters || command_stopped(hold->command)) {
+		if (step(hold, moment_now_ns() + MS_NS, deadline_ns))
+			return false;
+		gate_wait_arrival(&hold->gate, arrived, 5 * MS_NS);
+	}
+	return true;
+}
+
+static bool wait_for_arm(struct hold *hold)
+{
+	while (!(hold->start_ns = command_start_ns(hold->command)))
+		if (step(hold, moment_now_ns() + 50 * MS_NS, UINT64_MAX))
+			return false;
+	return true;
+}
+
+static uint64_t watched_bytes(const struct hold *hold)
+{
+	uint64_t sum = 0, bytes;
+
+	for (size_t i = 0; i < hold->watched_count; i++)
+		if (proc_io_bytes(hold->watched[i], &bytes))
+			sum += bytes;
+	return sum;
+}
+
+static void send_started(struct hold *hold, uint64_t now_ns, uint64_t bound_ns, const char *how)
+{
+	struct buffer lines = {0};
+	struct json json = message_begin(&lines, "started");
+
+	json_u64(&json, "now_ns", now_ns);
+	json_u64(&json, "bound_ns", bound_ns);
+	json_text(&json, "how", how);
+	message_end(&json);
+	command_send(hold->command, &lines);
+}
+
+/* Watches the I/O counters of the program and its descendants from the start line on. Short, so it does not look for a stop. */
+static void watch_first_io(struct hold *hold)
+{
+	uint64_t before_ns, now_ns;
+
+	moment_fine_timers();
+	moment_sleep_until(hold->start_ns - 2 * MS_NS);
+	hold->watched_count = proc_descendants(getpid(), true, hold->watched, WATCHED_MAX);
+	hold->base_bytes = watched_bytes(hold);
+	moment_sleep_until(hold->start_ns);
+	before_ns = hold->start_ns;
+	while ((now_ns = moment_now_ns()) < hold->start_ns + FIRST_IO_NS) {
+		bool moved = watched_bytes(hold) > hold->base_bytes;
+
+		now_ns = moment_now_ns();
+		if (moved) {
+			send_started(hold, now_ns, now_ns - before_ns, "first-io");
+			return;
+		}
+		before_ns = now_ns;
+		moment_sleep_until(now_ns + FIRST_IO_STEP_NS);
+	}
+	now_ns = gate_released_ns(&hold->gate);
+	send_started(hold, now_ns ? now_ns : hold->start_ns, 0, "released");
+}
+
+static void send_beat(struct hold *hold)
+{
+	uint64_t now_ns = moment_now_ns(), bytes = watched_bytes(hold);
+	struct buffer lines = {0};
+	struct json json;
+
+	if (outbox_waiting(&hold->command->agent->outbox) > LINE_MAX_BYTES)
+		return;
+	json = message_begin(&lines, "beat");
+	json_text(&json, "phase", now_ns < hold->start_ns + hold->ramp_ns ? "ramp" : "run");
+	json_u64(&json, "now_ns", now_ns);
+	json_null(&json, "ios"); /* the kernel counts bytes of a process, not I/Os */
+	json_u64(&json, "bytes", bytes > hold->base_bytes ? bytes - hold->base_bytes : 0);
+	json_null(&json, "oldest_ns");
+	message_end(&json);
+	command_send(hold->command, &lines);
+}
+
+/* From the start line to the end of the program. */
+static void watch(struct hold *hold)
+{
+	uint64_t beat_ns = hold->start_ns + SECOND_NS, window_ns = hold->start_ns + hold->ramp_ns;
+
+	hold->usage = usage_begin(USAGE_DESCENDANTS, window_ns, window_ns + hold->runtime_ns);
+	while (moment_now_ns() + 20 * MS_NS < hold->start_ns)
+		if (step(hold, hold->start_ns - 20 * MS_NS, UINT64_MAX))
+			return;
+	if (!command_stopped(hold->command))
+		watch_first_io(hold);
+	while (!step(hold, child_next_look_ns(&hold->child, hold->start_ns), hold->start_ns + hold->deadline_ns)) {
+		if (moment_now_ns() < beat_ns)
+			continue;
+		send_beat(hold);
+		beat_ns += SECOND_NS;
+	}
+}
+
+static void collect_file(struct hold *hold, const char *path, struct json *missing)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char full[2 * PATH_MAX];
+	int fd, error;
+
+	snprintf(full, sizeof(full), "%s/%s", *path == '/' ? "" : hold->command->agent->record->work, path);
+	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	error = fd < 0 ? -errno : child_write_file(&hold->command->closing, name, fd);
+	if (fd >= 0)
+		close(fd);
+	if (!error)
+		return;
+	json_object(missing);
+	json_text(missing, "name", name);
+	json_text(missing, "why", strerror(-error));
+	json_object_end(missing);
+}
+
+static void tell(struct hold *hold)
+{
+	struct buffer *closing = &hold->command->closing, missing = {0};
+	struct json missing_json = {.out = &missing}, json;
+
+	if (hold->usage && usage_end(hold->usage))
+		usage_write(hold->usage, closing);
+	usage_free(hold->usage);
+	child_write_outputs(&hold->child, closing);
+	json_array(&missing_json);
+	for (size_t i = 0; hold->collect[i]; i++)
+		collect_file(hold, hold->collect[i], &missing_json);
+	json_array_end(&missing_json);
+	json = child_exited_begin(&hold->child, closing);
+	if (hold->released_ns)
+		json_u64(&json, "released_ns", hold->released_ns);
+	else
+		json_null(&json, "released_ns");
+	json_u64(&json, "waiting", gate_arrived(&hold->gate));
+	json_key(&json, "missing");
+	buffer_append(closing, missing.data, missing.length);
+	json.comma = true;
+	message_end(&json);
+	buffer_free(&missing);
+}
+
+static void hold_program(struct hold *hold)
+{
+	struct buffer lines = {0};
+	struct json json;
+
+	if (wait_for_arrivals(hold)) {
+		command_offer(hold->command, NULL, &hold->gate);
+		json = message_begin(&lines, "ready");
+		json_text(&json, "engine", "exec");
+		json_u64(&json, "waiting", gate_arrived(&hold->gate));
+		message_end(&json);
+		command_send(hold->command, &lines);
+		if (wait_for_arm(hold))
+			watch(hold);
+		command_offer(hold->command, NULL, NULL);
+	}
+	hold->released_ns = gate_released_ns(&hold->gate);
+	tell(hold);
+}
+
+void work_hold(struct command *command)
+{
+	struct hold hold = {.command = command};
+	const char *work = command->agent->record->work;
+	char why[WHY_MAX], path[PATH_MAX + 8];
+	int error;
+
+	snprintf(path, sizeof(path), "%s/gate", work);
+	error = parse(&hold, why);
+	if (!error) {
+		error = gate_create(&hold.gate, path);
+		if (error)
+			snprintf(why, sizeof(why), "cannot make the gate in %.300s: %s", work, strerror(-error));
+	}
+	if (!error)
+		error = child_spawn(&hold.child, (const char *const *)hold.arguments, work, why);
+	if (error) {
+		command_refuse(command, error, "%s", why);
+	} else {
+		hold_program(&hold);
+		child_free(&hold.child);
+	}
+	gate_close(&hold.gate);
+	files_empty(work);
+	free(hold.arguments);
+	free(hold.collect);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a `run` line to a calyx_job: see job.h and docs/protocol.md.
+ */
+#include "job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS                                                                                                           \
+	"path* rw bs iodepth size ramp_ns runtime_ns rwmixread rate_iops direct fsync seed data_seed interval_ns setup "   \
+	"refill buffers files deadline_ns ramp_extra_ns"
+#define HOUR_NS (3600ull * 1000000000ull)
+#define TIME_MAX_NS (24 * 366 * HOUR_NS)
+#define DEADLINE_GRACE_NS 30000000000ull
+
+/* Names in the order of their enumerations. */
+static const char *const rw_names[] = {"read", "write", "randread", "randwrite", "rw", "randrw", NULL};
+static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain", NULL};
+static const char *const refill_names[] = {"each", "batch", NULL};
+static const char *const buffers_names[] = {"auto", "registered", "plain", NULL};
+static const char *const files_names[] = {"registered", "plain", NULL};
+
+const char *job_setup_name(enum calyx_setup setup)
+{
+	return setup_names[setup];
+}
+
+const char *job_refill_name(enum calyx_refill refill)
+{
+	return refill_names[refill];
+}
+
+/* The index of the key's value in names; 0, the first, when the key is absent. */
+static int parse_name(const struct line *line, const char *key, const char *const *names, unsigned int *index, char *why)
+{
+	const char *text = line_get(line, key);
+
+	*index = 0;
+	if (!text)
+		return 0;
+	for (; names[*index]; ++*index)
+		if (!strcmp(names[*index], text))
+			return 0;
+	snprintf(why, WHY_MAX, "%s=%.60s is unknown", key, text);
+	return -EINVAL;
+}
+
+static int parse_names(const struct line *line, struct calyx_job *job, char *why)
+{
+	unsigned int rw, setup, refill, buffers, files;
+
+	if (parse_name(line, "rw", rw_names, &rw, why) || parse_name(line, "setup", setup_names, &setup, why) ||
+	    parse_name(line, "refill", refill_names, &refill, why) ||
+	    parse_name(line, "buffers", buffers_names, &buffers, why) ||
+	    parse_name(line, "files", files_names, &files, why))
+		return -EINVAL;
+	job->rw = (enum calyx_rw)rw;
+	job->setup = (enum calyx_setup)setup;
+	job->refill = (enum calyx_refill)refill;
+	job->buffers = (enum calyx_buffers)buffers;
+	job->fixed_files = files == 0;
+	return 0;
+}
+
+static int parse_numbers(const struct line *line, struct calyx_job *job, char *why)
+{
+	uint64_t iodepth, rwmixread, fsync, direct, extra, all = UINT64_MAX;
+
+	if (line_number(line, "bs", 0, all, &job->bs, why) || line_number(line, "size", 0, all, &job->size, why) ||
+	    line_number(line, "iodepth", 1, CALYX_IODEPTH_MAX, &iodepth, why) ||
+	    line_number(line, "ramp_ns", 0, TIME_MAX_NS, &job->ramp_ns, why) ||
+	    line_number(line, "runtime_ns", 0, TIME_MAX_NS, &job->runtime_ns, why) ||
+	    line_number(line, "rwmixread", 50, 100, &rwmixread, why) ||
+	    line_number(line, "rate_iops", 0, all, &job->rate_iops, why) ||
+	    line_number(line, "direct", 1, 1, &direct, why) ||
+	    line_number(line, "fsync", 0, UINT32_MAX, &fsync, why) ||
+	    line_number(line, "seed", 1, all, &job->seed, why) ||
+	    line_number(line, "data_seed", 1, all, &job->data_seed, why) ||
+	    line_number(line, "interval_ns", 100000000, TIME_MAX_NS, &job->interval_ns, why) ||
+	    line_number(line, "ramp_extra_ns", 0, TIME_MAX_NS, &extra, why) ||
+	    line_number(line, "deadline_ns", job->ramp_ns + job->runtime_ns + DEADLINE_GRACE_NS, TIME_MAX_NS,
+			&job->deadline_ns, why))
+		return -EINVAL;
+	if (extra) {
+		snprintf(why, WHY_MAX, "ramp_extra_ns can only be 0: the measured window is absolute");
+		return -EINVAL;
+	}
+	job->iodepth = (uint32_t)iodepth;
+	job->rwmixread = (uint32_t)rwmixread;
+	job->fsync = (uint32_t)fsync;
+	job->direct = direct;
+	return 0;
+}
+
+int job_parse(const struct line *line, struct job *job, char *why)
+{
+	static const char *const required[] = {"path", "rw", "bs", "size", "runtime_ns"};
+	struct job parsed = {0};
+	int error;
+
+	error = line_check(line, KEYS, why);
+	if (error)
+		return error;
+	for (size_t i = 0; i < sizeof(required) / sizeof(*required); i++) {
+		if (!line_get(line, required[i])) {
+			snprintf(why, WHY_MAX, "'run' needs %s=", required[i]);
+			return -EINVAL;
+		}
+	}
+	error = parse_names(line, &parsed.job, why);
+	if (!error)
+		error = parse_numbers(line, &parsed.job, why);
+	if (error)
+		return error;
+	parsed.paths = line_list(line, "path");
+	if (!parsed.paths) {
+		snprintf(why, WHY_MAX, "no memory for the job's paths");
+		return -ENOMEM;
+	}
+	parsed.job.paths = (const char *const *)parsed.paths;
+	parsed.job.paths_count = (uint32_t)line_count(line, "path");
+	error = calyx_job_check(&parsed.job, why);
+	if (error) {
+		job_free(&parsed);
+		return error;
+	}
+	*job = parsed;
+	return 0;
+}
+
+void job_free(struct job *job)
+{
+	free(job->paths);
+	*job = (struct job){0};
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The job of a `run` line, in the terms of the engine. Both doors (the executable and the Python module) read it here.
+ */
+#ifndef CALYX_AGENT_JOB_H
+#define CALYX_AGENT_JOB_H
+
+#include "calyx/engine.h"
+#include "protocol.h"
+
+/* The job points into the line and into `paths`: keep the line, free with job_free. 0 or -errno with a sentence in why. */
+struct job {
+	struct calyx_job job;
+	const char **paths;
+};
+
+int job_parse(const struct line *line, struct job *job, char *why);
+void job_free(struct job *job);
+
+const char *job_setup_name(enum calyx_setup setup);
+const char *job_refill_name(enum calyx_refill refill);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Facts of a path: its file system, its free space, and the disk below it.
+ */
+#include "facts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "place.h"
+
+static void write_mount(struct json *json, const char *path)
+{
+	struct mount *mount = malloc(sizeof(*mount));
+
+	if (mount && place_mount(path, mount)) {
+		json_bool(json, "is_fuse", !strncmp(mount->type, "fuse", 4));
+		json_text(json, "fs_type", mount->type);
+		json_text(json, "mount", mount->point);
+		json_text(json, "mount_options", mount->options);
+		json_text(json, "source", mount->source);
+	} else {
+		json_null(json, "is_fuse");
+		json_null(json, "fs_type");
+		json_null(json, "mount");
+		json_null(json, "mount_options");
+		json_null(json, "source");
+	}
+	free(mount);
+}
+
+static void write_space(struct json *json, const char *path)
+{
+	struct statvfs space;
+
+	if (statvfs(path, &space)) {
+		json_null(json, "free_bytes");
+		json_null(json, "free_inodes");
+		json_null(json, "total_bytes");
+		return;
+	}
+	json_u64(json, "free_bytes", (uint64_t)space.f_bavail * space.f_frsize);
+	if (space.f_files)
+		json_u64(json, "free_inodes", space.f_favail);
+	else
+		json_null(json, "free_inodes"); /* btrfs and others have no fixed number */
+	json_u64(json, "total_bytes", (uint64_t)space.f_blocks * space.f_frsize);
+}
+
+static void write_number(struct json *json, const char *key, const char *sysfs, const char *name)
+{
+	char text[PLACE_TEXT];
+
+	if (*sysfs && place_attribute(sysfs, name, text) && *text)
+		json_i64(json, key, strtoll(text, NULL, 10));
+	else
+		json_null(json, key);
+}
+
+static void write_text(struct json *json, const char *key, const char *sysfs, const char *name)
+{
+	char text[PLACE_TEXT];
+
+	json_text(json, key, *sysfs && place_attribute(sysfs, name, text) && *text ? text : NULL);
+}
+
+/* `none [mq-deadline]`: the one in brackets is in force. */
+static void write_scheduler(struct json *json, const char *sysfs)
+{
+	char text[PLACE_TEXT], *open;
+
+	if (!*sysfs || !place_attribute(sysfs, "queue/scheduler", text)) {
+		json_null(json, "scheduler");
+		return;
+	}
+	open = strchr(text, '[');
+	if (open)
+		open[strcspn(open, "]")] = 0;
+	json_text(json, "scheduler", open ? open + 1 : text);
+}
+
+static void write_disk(struct json *json, const char *path)
+{
+	char sysfs[PATH_MAX], text[PLACE_TEXT];
+
+	if (!place_disk(path, sysfs))
+		sysfs[0] = 0;
+	json_text(json, "device", *sysfs ? strrchr(sysfs, '/') + 1 : NULL);
+	write_number(json, "logical_block_size", sysfs, "queue/logical_block_size");
+	write_number(json, "physical_block_size", sysfs, "queue/physical_block_size");
+	if (*sysfs && place_attribute(sysfs, "queue/rotational", text))
+		json_bool(json, "rotational", *text == '1');
+	else
+		json_null(json, "rotational");
+	write_scheduler(json, sysfs);
+	write_text(json, "write_cache", sysfs, "queue/write_cache");
+	/* SCSI devices have a depth of their own; others are bounded by the requests of their queue. */
+	if (*sysfs && place_attribute(sysfs, "device/queue_depth", text))
+		write_number(json, "queue_depth", sysfs, "device/queue_depth");
+	else
+		write_number(json, "queue_depth", sysfs, "queue/nr_requests");
+	write_text(json, "model", sysfs, "device/model");
+	write_number(json, "io_poll", sysfs, "queue/io_poll");
+}
+
+/* "" when files can be made there, else why not. */
+static const char *why_not(const char *path, int stat_error, mode_t mode)
+{
+	if (stat_error)
+		return strerror(stat_error);
+	if (faccessat(AT_FDCWD, path, S_ISDIR(mode) ? W_OK | X_OK : W_OK, AT_EACCESS))
+		return strerror(errno);
+	return "";
+}
+
+void facts_write_path(struct json *json, const char *path)
+{
+	struct stat status = {0};
+	int error = stat(path, &status) ? errno : 0;
+	const char *why = why_not(path, error, status.st_mode);
+
+	json_object(json);
+	json_text(json, "path", path);
+	json_bool(json, "exists", !error);
+	json_bool(json, "is_dir", S_ISDIR(status.st_mode));
+	json_bool(json, "writable", !*why);
+	json_bool(json, "is_block", S_ISBLK(status.st_mode));
+	json_text(json, "why", why);
+	write_mount(json, path);
+	write_space(json, path);
+	write_disk(json, path);
+	if (error)
+		json_null(json, "is_ram");
+	else
+		json_bool(json, "is_ram", place_is_ram(path));
+	json_object_end(json);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where a path lies: its file system and the block device below it.
+ */
+#ifndef CALYX_AGENT_PLACE_H
+#define CALYX_AGENT_PLACE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PLACE_TEXT 256
+
+struct mount {
+	char point[PATH_MAX], type[64], source[PATH_MAX], options[1024];
+};
+
+/* The mount that holds an existing path, by /proc/self/mountinfo. False when there is none to be found. */
+bool place_mount(const char *path, struct mount *mount);
+/* The directory in /sys of the whole disk below an existing path (of a partition: its parent). False when there is none. */
+bool place_disk(const char *path, char sysfs[PATH_MAX]);
+/* Does the data of an existing path lie in memory (tmpfs, ramfs, an overlay or a loop device on them, a RAM disk)? */
+bool place_is_ram(const char *path);
+/* A small file below a directory of /sys, without its newline. False when it cannot be read. */
+bool place_attribute(const char *sysfs, const char *name, char text[PLACE_TEXT]);
+
+#endif

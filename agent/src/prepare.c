@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands `prepare`, which lays out the files of a target, and `clean`, which removes them.
+ */
+#include "agent.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "moment.h"
+
+#define KEYS "path size files seed max_bytes_per_s"
+#define FILE_FACTS_BYTES 180 /* of a file in the answer, without its directory; also of the answer around them */
+/* The golden ratio in 64 bits: seeds of files differ in about half of their bits. */
+#define SEED_STEP 0x9e3779b97f4a7c15ull
+
+struct layout_job {
+	struct command *command;
+	const char *parent;
+	uint64_t size, files, seed, max_bytes_per_s;
+	uint64_t done_bytes; /* of the files before the present one */
+	uint64_t written_bytes;
+};
+
+static size_t escaped_size(const char *text)
+{
+	size_t length = strlen(text), size = 0;
+	bool utf8 = utf8_is_valid(text, length);
+
+	for (size_t i = 0; i < length; i++)
+		size += json_escaped_size((unsigned char)text[i], utf8);
+	return size;
+}
+
+static int parse(struct layout_job *job, char *why)
+{
+	const struct line *line = &job->command->line;
+
+	if (line_check(line, KEYS, why) || line_number(line, "size", 0, INT64_MAX, &job->size, why) ||
+	    line_number(line, "files", 1, CALYX_JOBS_MAX, &job->files, why) ||
+	    line_number(line, "seed", 1, UINT64_MAX, &job->seed, why) ||
+	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &job->max_bytes_per_s, why))
+		return -EINVAL;
+	job->parent = line_get(line, "path");
+	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
+		snprintf(why, WHY_MAX, "'prepare' needs path= (absolute), size= and files=, both above 0");
+		return -EINVAL;
+	}
+	if (job->size > INT64_MAX / job->files) {
+		snprintf(why, WHY_MAX, "%" PRIu64 " files of %" PRIu64 " bytes are more than a file system holds",
+			 job->files, job->size);
+		return -EINVAL;
+	}
+	if (job->files * (escaped_size(job->parent) + FILE_FACTS_BYTES) > LINE_MAX_BYTES - FILE_FACTS_BYTES) {
+		snprintf(why, WHY_MAX, "the path is too long for %" PRIu64 " files: the answer is one line of 64 KiB",
+			 job->files);
+		return -ENAMETOOLONG;
+	}
+	return 0;
+}
+
+static int check_parent(const struct layout_job *job, char *why)
+{
+	struct statvfs space;
+	struct stat status;
+	int error;
+
+	if (stat(job->parent, &status) || statvfs(job->parent, &space)) {
+		error = -errno;
+		snprintf(why, WHY_MAX, "cannot use %.300s: %s", job->parent, strerror(-error));
+		return error;
+	}
+	if (!S_ISDIR(status.st_mode)) {
+		snprintf(why, WHY_MAX, "%.300s is no directory", job->parent);
+		return -ENOTDIR;
+	}
+	if (job->size * job->files > (uint64_t)space.f_bavail * space.f_frsize) {
+		snprintf(why, WHY_MAX, "No space left on device: %.300s has %" PRIu64 " bytes free, %" PRIu64 " are needed",
+			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->size * job->files);
+		return -ENOSPC;
+	}
+	if (space.f_files && job->files + 1 > space.f_favail) {
+		snprintf(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed", job->parent,
+			 (uint64_t)space.f_favail, job->files + 1);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+static bool on_progress(void *context, uint64_t written_bytes)
+{
+	struct layout_job *job = context;
+
+	atomic_store(&job->command->done_bytes, job->done_bytes + written_bytes);
+	return command_stopped(job->command);
+}
+
+static void write_file_facts(struct json *json, const char *path, const struct layout_job *job,
+			     const struct calyx_layout *layout)
+{
+	json_object(json);
+	json_text(json, "path", path);
+	json_u64(json, "size", job->size);
+	if (layout->fiemap) {
+		json_u64(json, "extents", layout->extents);
+		json_u64(json, "unwritten", layout->unwritten_bytes);
+		json_u64(json, "holes", layout->hole_bytes);
+	} else {
+		json_null(json, "extents");
+		json_null(json, "unwritten");
+		json_null(json, "holes");
+	}
+	json_object_end(json);
+}
+
+static int lay_out(struct layout_job *job, const char *directory, struct json *json, char *why)
+{
+	for (uint64_t i = 0; i < job->files; i++) {
+		struct calyx_layout layout = {0};
+		char path[PATH_MAX + 16];
+		int error;
+
+		snprintf(path, sizeof(path), "%s/job.%" PRIu64, directory, i);
+		error = calyx_target_layout(path, job->size, job->seed + i * SEED_STEP, job->max_bytes_per_s, on_progress,
+					    job, &layout, why);
+		if (error)
+			return error;
+		job->done_bytes += job->size;
+		job->written_bytes += layout.written_bytes;
+		write_file_facts(json, path, job, &layout);
+	}
+	return 0;
+}
+
+/* Says which of space and inodes ran out, since both are ENOSPC. */
+static void refuse_layout(struct layout_job *job, int error, const char *why)
+{
+	struct statvfs space = {0};
+
+	if (error == -ENOSPC && !statvfs(job->parent, &space))
+		command_refuse(job->command, error, "%.200s (%.150s: %" PRIu64 " bytes and %" PRIu64 " inodes free)", why,
+			       job->parent, (uint64_t)space.f_bavail * space.f_frsize, (uint64_t)space.f_favail);
+	else
+		command_refuse(job->command, error, "%s", error == -ECANCELED ? "stopped while laying out files" : why);
+}
+
+static void make_files(struct layout_job *job, unsigned int place)
+{
+	struct record *record = job->command->agent->record;
+	uint64_t began_ns = moment_now_ns();
+	struct buffer message = {0};
+	struct statvfs space = {0};
+	char why[WHY_MAX] = "";
+	struct json json;
+	int error;
+
+	json = message_begin(&message, "prepared");
+	json_text(&json, "directory", record->made[place]);
+	json_key(&json, "files");
+	json_array(&json);
+	error = lay_out(job, record->made[place], &json, why);
+	if (error) {
+		buffer_free(&message);
+		if (!files_remove_directory(record->made[place]))
+			record->made[place][0] = 0;
+		refuse_layout(job, error, why);
+		return;
+	}
+	json_array_end(&json);
+	json_u64(&json, "written_bytes", job->written_bytes);
+	json_u64(&json, "took_ns", moment_now_ns() - began_ns);
+	statvfs(job->parent, &space);
+	json_u64(&json, "free_bytes", (uint64_t)space.f_bavail * space.f_frsize);
+	if (space.f_files)
+		json_u64(&json, "free_inodes", space.f_favail);
+	else
+		json_null(&json, "free_inodes");
+	message_end(&json);
+	job->command->closing = message;
+}
+
+void work_prepare(struct command *command)
+{
+	struct layout_job job = {.command = command};
+	char why[WHY_MAX] = "";
+	unsigned int place;
+	int error;
+
+	error = parse(&job, why);
+	if (!error)
+		error = check_parent(&job, why);
+	if (!error) {
+		error = files_make_directory(command->agent->record, job.parent, &place);
+		if (error)
+			snprintf(why, sizeof(why), "cannot make a directory in %.300s: %s", job.parent, strerror(-error));
+	}
+	if (error) {
+		command_refuse(command, error, "%s", why);
+		return;
+	}
+	atomic_store(&command->total_bytes, job.size * job.files);
+	make_files(&job, place);
+}
+
+void work_clean(struct command *command)
+{
+	char why[WHY_MAX];
+
+	if (line_check(&command->line, "", why))
+		command_refuse(command, EINVAL, "%s", why);
+	else
+		files_clean(command->agent->record, &command->closing);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading /proc: see proc.h.
+ */
+#include "proc.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+ssize_t proc_read(const char *path, char *text, size_t size)
+{
+	ssize_t got, length = 0;
+	int fd;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	while (length < (ssize_t)size - 1) {
+		got = read(fd, text + length, size - 1 - (size_t)length);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			break;
+		length += got;
+	}
+	text[length] = 0;
+	close(fd);
+	return length;
+}
+
+uint64_t proc_tick_ns(void)
+{
+	long ticks = sysconf(_SC_CLK_TCK);
+
+	return 1000000000ull / (uint64_t)(ticks > 0 ? ticks : 100);
+}
+
+int proc_stat(pid_t pid, struct proc_stat *stat)
+{
+	char path[40], text[1024], *after;
+	uint64_t user, system;
+	int64_t children_user, children_system;
+	ssize_t length;
+	int ppid;
+	char state;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	length = proc_read(path, text, sizeof(text));
+	if (length < 0)
+		return (int)length;
+	/* The command's name, in parentheses, may itself hold any character. */
+	after = strrchr(text, ')');
+	if (!after || sscanf(after + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNd64
+					" %" SCNd64,
+			     &state, &ppid, &user, &system, &children_user, &children_system) != 6)
+		return -EIO;
+	*stat = (struct proc_stat){
+		.ppid = ppid,
+		.state = state,
+		.user_ns = user * proc_tick_ns(),
+		.system_ns = system * proc_tick_ns(),
+		.children_user_ns = (uint64_t)children_user * proc_tick_ns(),
+		.children_system_ns = (uint64_t)children_system * proc_tick_ns(),
+	};
+	return 0;
+}
+
+struct kin {
+	pid_t pid, ppid;
+	bool zombie, ours;
+};
+
+static struct kin *list_processes(size_t *count)
+{
+	size_t capacity = 256, length = 0;
+	struct kin *list = calloc(capacity, sizeof(*list)), *larger;
+	DIR *directory = opendir("/proc");
+	struct dirent *entry;
+	struct proc_stat stat;
+
+	while (list && directory && (entry = readdir(directory))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (!isdigit((unsigned char)entry->d_name[0]) || proc_stat(pid, &stat))
+			continue;
+		if (length == capacity) {
+			larger = realloc(list, 2 * capacity * sizeof(*list));
+			if (!larger)
+				break;
+			list = larger;
+			capacity *= 2;
+		}
+		list[length++] = (struct kin){.pid = pid, .ppid = stat.ppid, .zombie = stat.state == 'Z'};
+	}
+	if (directory)
+		closedir(directory);
+	*count = length;
+	return list;
+}
+
+size_t proc_descendants(pid_t root, bool living, pid_t *pids, size_t max)
+{
+	size_t count, found = 0;
+	struct kin *list = list_processes(&count);
+	bool more = list != NULL;
+
+	/* Grows the set of ours by one generation a turn: a child may be listed before its parent. */
+	while (more) {
+		more = false;
+		for (size_t i = 0; i < count; i++) {
+			bool child = list[i].ppid == root;
+
+			for (size_t k = 0; k < count && !child; k++)
+				child = list[k].ours && list[k].pid == list[i].ppid;
+			if (!child || list[i].ours)
+				continue;
+			list[i].ours = more = true;
+			if (found < max && !(living && list[i].zombie))
+				pids[found++] = list[i].pid;
+		}
+	}
+	free(list);
+	return found;
+}
+
+bool proc_io_bytes(pid_t pid, uint64_t *bytes)
+{
+	char path[40], text[512], *read_line, *write_line;
+
+	snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
+	if (proc_read(path, text, sizeof(text)) <= 0)
+		return false;
+	read_line = strstr(text, "\nread_bytes: ");
+	write_line = strstr(text, "\nwrite_bytes: ");
+	if (!read_line || !write_line)
+		return false;
+	*bytes = strtoull(read_line + 13, NULL, 10) + strtoull(write_line + 14, NULL, 10);
+	return true;
+}
+
+bool proc_cpu_ns(pid_t pid, uint64_t *ns)
+{
+	struct timespec time;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &time))
+		return false;
+	*ns = (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+	return true;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the kernel says about processes under /proc.
+ */
+#ifndef CALYX_AGENT_PROC_H
+#define CALYX_AGENT_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_stat {
+	pid_t ppid;
+	char state;
+	/* The process with all its threads, and its children that ended and were waited for. */
+	uint64_t user_ns, system_ns, children_user_ns, children_system_ns;
+};
+
+/* Reads a small file as text, at most size - 1 bytes. Its length, or -errno. */
+ssize_t proc_read(const char *path, char *text, size_t size);
+int proc_stat(pid_t pid, struct proc_stat *stat);
+/* Descendants of root, without root, and without zombies when `living`; how many there are in pids. */
+size_t proc_descendants(pid_t root, bool living, pid_t *pids, size_t max);
+/* Bytes that a process moved from and to block devices. False when the kernel does not say. */
+bool proc_io_bytes(pid_t pid, uint64_t *bytes);
+/* CPU time of a process with all its threads, also ended ones, from the scheduler. False when it is gone. */
+bool proc_cpu_ns(pid_t pid, uint64_t *ns);
+uint64_t proc_tick_ns(void);
+
+#endif

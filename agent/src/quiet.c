@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands around a round: `settle` waits until a device is idle, `lost` measures the time that steal hides.
+ */
+#include "agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "moment.h"
+#include "place.h"
+#include "proc.h"
+
+#define IDLE_NS (200 * MS_NS)
+#define LOOK_NS (20 * MS_NS)
+#define GAP_NS 20000ull
+#define TIMEOUT_MS 60000
+#define TIMEOUT_MAX_MS (24 * 3600 * 1000ull)
+#define SPIN_MAX_MS 60000
+
+/* Pages under writeback anywhere on the guest; 0 when the kernel does not say. */
+static uint64_t writeback_pages(void)
+{
+	char text[16384], *line;
+
+	if (proc_read("/proc/vmstat", text, sizeof(text)) <= 0)
+		return 0;
+	line = strstr(text, "\nnr_writeback ");
+	return line ? strtoull(line + strlen("\nnr_writeback "), NULL, 10) : 0;
+}
+
+static bool is_idle(const char *disk)
+{
+	char text[PLACE_TEXT];
+	unsigned long reads = 0, writes = 0;
+
+	if (writeback_pages())
+		return false;
+	if (*disk && place_attribute(disk, "inflight", text))
+		sscanf(text, "%lu %lu", &reads, &writes);
+	return !reads && !writes;
+}
+
+static void settle(struct command *command, const char *path, uint64_t timeout_ms)
+{
+	uint64_t began_ns = moment_now_ns(), idle_since_ns = 0, now_ns;
+	char disk[PATH_MAX] = "";
+	unsigned int seen = 0;
+	struct json json;
+	bool idle = false;
+	int fd;
+
+	place_disk(path, disk);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0) {
+		command_refuse(command, errno, "cannot open %.300s: %s", path, strerror(errno));
+		return;
+	}
+	syncfs(fd); /* what is dirty now is written now, not in the middle of the next round */
+	close(fd);
+	do {
+		now_ns = moment_now_ns();
+		if (!is_idle(disk))
+			idle_since_ns = 0;
+		else if (!idle_since_ns)
+			idle_since_ns = now_ns;
+		idle = idle_since_ns && now_ns - idle_since_ns >= IDLE_NS;
+		if (!idle)
+			command_sleep(command, &seen, now_ns + LOOK_NS);
+	} while (!idle && !command_stopped(command) && now_ns < began_ns + timeout_ms * MS_NS);
+	json = message_begin(&command->closing, "settled");
+	json_bool(&json, "idle", idle);
+	json_u64(&json, "waited_ns", moment_now_ns() - began_ns);
+	message_end(&json);
+}
+
+void work_settle(struct command *command)
+{
+	uint64_t timeout_ms;
+	char why[WHY_MAX];
+
+	if (line_check(&command->line, "path timeout_ms", why) ||
+	    line_number(&command->line, "timeout_ms", TIMEOUT_MS, TIMEOUT_MAX_MS, &timeout_ms, why))
+		command_refuse(command, EINVAL, "%s", why);
+	else if (!line_get(&command->line, "path"))
+		command_refuse(command, EINVAL, "'settle' needs path=");
+	else
+		settle(command, line_get(&command->line, "path"), timeout_ms);
+}
+
+static void spin(struct command *command, uint64_t spin_ms)
+{
+	uint64_t began_ns = moment_now_ns(), end_ns = began_ns + spin_ms * MS_NS, last_ns = began_ns, now_ns;
+	uint64_t lost_ns = 0, gap_max_ns = 0, gaps = 0;
+	struct json json;
+
+	do {
+		uint64_t gap_ns;
+
+		now_ns = moment_now_ns();
+		gap_ns = now_ns - last_ns;
+		last_ns = now_ns;
+		if (gap_ns <= GAP_NS)
+			continue;
+		gaps++;
+		lost_ns += gap_ns;
+		gap_max_ns = gap_ns > gap_max_ns ? gap_ns : gap_max_ns;
+		if (command_stopped(command))
+			break;
+	} while (now_ns < end_ns);
+	json = message_begin(&command->closing, "lost");
+	json_u64(&json, "spin_ns", now_ns - began_ns);
+	json_u64(&json, "lost_ns", lost_ns);
+	json_u64(&json, "gaps", gaps);
+	json_u64(&json, "gap_max_ns", gap_max_ns);
+	message_end(&json);
+}
+
+void work_lost(struct command *command)
+{
+	uint64_t spin_ms;
+	char why[WHY_MAX];
+	cpu_set_t one;
+	int cpu = sched_getcpu();
+
+	if (line_check(&command->line, "spin_ms", why) ||
+	    line_number(&command->line, "spin_ms", 1000, SPIN_MAX_MS, &spin_ms, why)) {
+		command_refuse(command, EINVAL, "%s", why);
+		return;
+	}
+	/* A move to another CPU would look like lost time; this thread ends with the command, so the binding does too. */
+	CPU_ZERO(&one);
+	if (cpu >= 0) {
+		CPU_SET((size_t)cpu, &one);
+		sched_setaffinity(0, sizeof(one), &one);
+	}
+	spin(command, spin_ms);
+}
