@@ -118,17 +118,30 @@ def choose_workloads(inventory: Inventory, names: Sequence[str], *, presets: Map
 
 def schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of an inventory, for editors."""
-    generated = InventoryDocument.model_json_schema(mode="validation")
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **{key: value for key, value in generated.items() if key != "title"},
-        "title": "calyx-orch inventory",
-    }
+    generated = _tidy(InventoryDocument.model_json_schema(mode="validation"))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "calyx-orch inventory", **generated}
 
 
 def first_inventory() -> str:
     """The commented inventory that `calyx-orch init` writes."""
     return FIRST_INVENTORY
+
+
+def _tidy(node: Any) -> Any:
+    """Without generated titles and null defaults, and with bounds in the words of JSON Schema where they are pydantic's."""
+    if isinstance(node, list):
+        return [_tidy(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    words = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum"}
+    tidy = {}
+    for key, value in node.items():
+        if key in words and not isinstance(value, dict):
+            if node.get("type") in ("integer", "number"):
+                tidy[words[key]] = value
+        elif not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None):
+            tidy[key] = {name: _tidy(one) for name, one in value.items()} if key == "properties" else _tidy(value)
+    return tidy
 
 
 def _endpoint(written: str) -> addresses.Endpoint:

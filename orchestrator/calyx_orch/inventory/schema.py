@@ -144,7 +144,8 @@ AgentDir = Annotated[str, BeforeValidator(_agent_dir)]
 WorkloadName = Annotated[str, _named(_WORKLOAD_NAME, "workload")]
 TargetName = Annotated[str, _named(_TARGET_NAME, "target")]
 Many = Annotated[list[T], BeforeValidator(_as_list), Field(min_length=1), _Many]
-Labels = dict[str, Text]
+Label = Annotated[str, BeforeValidator(text), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Labels = dict[str, Label]
 
 
 class Strict(BaseModel):
@@ -316,6 +317,15 @@ def _baselines(value: Any) -> Any:
     return value
 
 
+class _OrEngines:
+    """In the schema, beside the words and the mapping: the engines alone."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        engine = {"enum": ["fio-io_uring", "fio-libaio"], "type": "string"}
+        return {"anyOf": [handler(core), engine, {"type": "array", "items": engine, "minItems": 1}]}
+
+
 def _shape(value: Any) -> str | None:
     return "(mapping)" if isinstance(value, dict) else "(list)" if isinstance(value, list) else None
 
@@ -332,6 +342,7 @@ BaselineChoice = Annotated[
     Annotated[Literal["auto", "none"], Tag("(word)")] | Annotated[BaselineSettings, Tag("(mapping)")],
     Discriminator(_word_or_mapping),
     BeforeValidator(_baselines),
+    _OrEngines,
 ]
 PolicyChoice = Annotated[
     Annotated[Literal["continue", "stop"], Tag("(word)")] | Annotated[QuorumSettings, Tag("(mapping)")],
