@@ -72,7 +72,9 @@ def measurement(
     ios = round(iops * length_s)
     latency = histogram_of(latency_ns)
     copies = max(ios // max(latency.count, 1), 1)
-    latency = replace(latency, buckets=tuple((i, n * copies) for i, n in latency.buckets), sum_ns=latency.sum_ns * copies)
+    latency = replace(
+        latency, buckets=tuple((i, n * copies) for i, n in latency.buckets), sum_ns=latency.sum_ns * copies
+    )
     start_ns, length_ns = round(start_s * NANOSECONDS), round(length_s * NANOSECONDS)
     per_interval = (ios / (length_ns / INTERVAL_NS),) * round(length_ns / INTERVAL_NS)
     per_bytes = tuple(4096 * value for value in per_interval)

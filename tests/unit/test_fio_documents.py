@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from calyx_orch.analysis.histogram import percentile
 from calyx_orch.engines.fio_documents import FioOutput, parse_log, read_output
 from calyx_orch.errors import FormatError
-from hypothesis import given
-from hypothesis import strategies as st
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 JSON_CASES = GOLDEN / "fio-json"
@@ -279,11 +280,15 @@ def test_no_damage_to_a_document_raises_or_passes_as_good_when_it_is_cut(data: s
     assert read_output(whole[:cut]).status == "failed"
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5), st.data())
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5), st.data()
+)
 def test_no_value_in_a_document_raises(value: Any, data: st.DataObject) -> None:
     """Whatever stands where a number should be gives a sentence, not a traceback."""
     document = json.loads(text("A-013", "fio_jsonplus.json"))
     job = document["jobs"][0]
-    place = data.draw(st.sampled_from([document, job, job["read"], job["read"]["clat_ns"], job["read"]["clat_ns"]["bins"]]))
+    place = data.draw(
+        st.sampled_from([document, job, job["read"], job["read"]["clat_ns"], job["read"]["clat_ns"]["bins"]])
+    )
     place[data.draw(st.sampled_from(sorted(place)))] = value
     read_output(json.dumps(document))

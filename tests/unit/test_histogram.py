@@ -9,6 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measured import histogram_of
+
 from calyx_orch.analysis.histogram import (
     QUANTILES,
     _needed,
@@ -34,9 +38,6 @@ from calyx_orch.engines.buckets import (
     upper_ns,
 )
 from calyx_orch.model import Histogram
-from hypothesis import given
-from hypothesis import strategies as st
-from measured import histogram_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LATENCIES = st.integers(0, 2**36)
@@ -94,7 +95,9 @@ def test_the_p99_of_a_merged_fleet_is_that_of_all_raw_samples_within_one_bucket(
 
 @given(st.lists(st.lists(LATENCIES, max_size=30), max_size=5))
 def test_merging_is_recording_all_samples_in_one(guests: list[list[int]]) -> None:
-    assert merge(histogram_of(samples) for samples in guests) == histogram_of([s for samples in guests for s in samples])
+    assert merge(histogram_of(samples) for samples in guests) == histogram_of(
+        [s for samples in guests for s in samples]
+    )
 
 
 @given(st.lists(LATENCIES, max_size=60))
@@ -121,7 +124,7 @@ def test_a_merged_p99_is_not_the_mean_nor_the_maximum_of_the_guests() -> None:
 
 @given(st.integers(1, 10**12), st.sampled_from(QUANTILES) | st.floats(0.01, 100.0))
 def test_the_count_that_a_percentile_needs_is_that_of_a_long_double(samples: int, percent: float) -> None:
-    """numpy's longdouble is the C type in which fio compares."""
+    """Numpy's longdouble is the C type in which fio compares."""
     if np.finfo(np.longdouble).nmant != 63:
         pytest.skip("long double is not x86's here")
     wanted = np.longdouble(percent) / np.longdouble(100.0) * np.longdouble(samples)

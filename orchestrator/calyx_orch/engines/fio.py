@@ -279,7 +279,9 @@ def _spread(
     if missing > 0 and window_ms - covered_ms > interval_ms * 0.05:
         _add(amounts, interval_ms, covered_ms, window_ms, missing / (window_ms - covered_ms))
     logged = sum(amounts)
-    return tuple(amount * total / logged for amount in amounts) if logged > 0 else tuple(amounts)
+    if logged == 0:
+        return (total / len(amounts),) * len(amounts)  # the log has nothing of it: only the mean is known
+    return tuple(amount * total / logged for amount in amounts)
 
 
 def _begins(log: Sequence[LogLine], interval_ms: int) -> dict[int, float]:
