@@ -36,7 +36,7 @@ from calyx_orch.transport import Pool, connect
 from calyx_orch.transport.ssh.server import LoopbackServer, write_key
 
 START_TIMEOUT_S = 10.0
-END_TIMEOUT_S = 5.0
+END_TIMEOUT_S = 3.0
 GUESTS_MAX = 200
 RAM_FILE_SYSTEMS = ("tmpfs", "ramfs")
 _PR_SET_PDEATHSIG = 1
@@ -174,8 +174,7 @@ class LoopbackFleet:
         guest.port = guest.port or _free_port(guest.address)
         config = guest.directory / "sshd_config"
         config.write_text(_sshd_config(guest, environment))
-        if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        _make_separation_directory()
         guest.process = await asyncio.create_subprocess_exec(
             self._sshd, "-D", "-f", str(config), "-E", str(guest.log),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
@@ -272,6 +271,12 @@ def _sshd_config(guest: LoopbackGuest, environment: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _make_separation_directory() -> None:
+    """Sshd of root refuses to start without it; a system's own sshd is there already, or would make it in the same way."""
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+
+
 def _free_port(address: str) -> int:
     with socket.socket() as probe:
         probe.bind((address, 0))
@@ -291,7 +296,7 @@ async def _wait_until_listening(guest: LoopbackGuest) -> None:
         try:
             _, writer = await asyncio.open_connection(guest.address, guest.port)
         except OSError:
-            await asyncio.sleep(0.01)  # there is nothing to wait on but the port itself
+            await asyncio.sleep(0.01)
             continue
         writer.close()
         return
@@ -313,8 +318,8 @@ async def _end_tree(process: asyncio.subprocess.Process) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + END_TIMEOUT_S
         _send(family, number)
-        while _alive(family) and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)  # they are not our children, so their end cannot be awaited
+        while _alive(family) and time.monotonic() < deadline:  # noqa: ASYNC110 - not our children: nothing to await
+            await asyncio.sleep(0.01)
 
 
 def _descendants(pid: int) -> dict[int, str]:

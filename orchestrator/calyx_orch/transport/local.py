@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 
@@ -123,10 +125,10 @@ async def _drain(stream: asyncio.StreamReader | None, into: Capped | Tail | None
 
 
 async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
-    """Close stdin and wait `grace_s`, then TERM and a second, then KILL; the child is reaped in any case."""
+    """Close stdin and wait `grace_s`, then TERM and at most a second, then KILL, each for the whole process group."""
     if process.stdin is not None:
         process.stdin.close()
-    for wait_s, end in ((grace_s, process.terminate), (min(grace_s, 1.0), process.kill)):
+    for wait_s, number in ((grace_s, signal.SIGTERM), (min(grace_s, 1.0), signal.SIGKILL), (1.0, None)):
         if process.returncode is not None:
             return
         try:
@@ -134,8 +136,8 @@ async def _end(process: asyncio.subprocess.Process, grace_s: float) -> None:
                 await process.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
-                end()
-    await process.wait()
+                if number is not None:
+                    os.killpg(process.pid, number)
 
 
 class LocalCarrier:

@@ -71,8 +71,8 @@ class SshCarrier:
             except Exception as error:
                 if not _is_drop(error, login):
                     raise words.explain(error, login, hop=hop) from None
-                if tunnel is None and attempt == 0:
-                    await _check_greeting(login, name)
+                if attempt == 0:
+                    await _look_into_drop(login, tunnel, name)
                 if attempt == ATTEMPTS - 1:
                     raise words.explain(error, login, hop=hop) from None
             await asyncio.sleep(self._jitter.uniform(0.3, 1.0) * min(BACK_OFF_MAX_S, BACK_OFF_S * 2**attempt))
@@ -115,11 +115,11 @@ async def _shared(
 
 async def _attempt(login: Login, tunnel: asyncssh.SSHClientConnection | None) -> asyncssh.SSHClientConnection:
     connection, settings = login.connection, login.settings
-    where: dict[str, Any] = {} if settings.from_config else {"host": connection.address, "port": connection.port}
-    if tunnel is not None:
+    where: dict[str, Any] = {"host": connection.address}
+    if not settings.from_config or connection.port != 22:
+        where["port"] = connection.port  # else ssh_config may name one
+    if tunnel is not None or not settings.from_config:
         where["tunnel"] = tunnel
-    elif not settings.from_config:
-        where["tunnel"] = None
     return await asyncssh.connect(
         config=None,
         options=settings.options,
@@ -142,6 +142,8 @@ class _Client(asyncssh.SSHClient):
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         host_keys = self._login.settings.host_keys
         self._login.known = host_keys.matches(host, addr, port)
+        if key.get_fingerprint() in {line.fingerprint for line in self._login.known}:
+            return True  # recorded since the files were loaded, by another login or another program
         if not self._login.known and host_keys.record_in is not None:
             try:
                 host_keys.record(host, port, key)
@@ -160,10 +162,35 @@ def _is_drop(error: Exception, login: Login) -> bool:
     return isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | ConnectionAbortedError)
 
 
+async def _look_into_drop(login: Login, tunnel: asyncssh.SSHClientConnection | None, name: str) -> None:
+    """Raise ReachError when another attempt is of no use: a host key of another kind than is known, or no SSH server."""
+    if login.connected is not None and login.connected.get_extra_info("server_version"):
+        await _check_host_key(login, login.connected, tunnel, name)
+    elif tunnel is None:
+        await _check_greeting(login, name)
+
+
+async def _check_host_key(
+    login: Login, dropped: asyncssh.SSHClientConnection, tunnel: asyncssh.SSHClientConnection | None, name: str
+) -> None:
+    """A server that has no key of a known kind closes without a word, so ask for the key that it does have."""
+    host, port = dropped.get_extra_info("host"), dropped.get_extra_info("port")
+    address = (dropped.get_extra_info("peername") or ("",))[0]
+    known = login.settings.host_keys.matches(host, address, port)
+    if not known:
+        return
+    try:
+        async with asyncio.timeout(login.connection.connect_timeout_s):
+            key = await asyncssh.get_server_host_key(host, port, tunnel=tunnel, config=None)
+    except (OSError, TimeoutError, asyncssh.Error):
+        return
+    if key is not None and key.get_fingerprint() not in {line.fingerprint for line in known}:
+        login.unknown, login.known = key, known
+        raise words.host_key(login, name)
+
+
 async def _check_greeting(login: Login, name: str) -> None:
     """Raise ReachError when what listens there is no SSH server; say nothing when it is, or cannot be told."""
-    if login.connected is not None and login.connected.get_extra_info("server_version"):
-        return
     try:
         async with asyncio.timeout(GREETING_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(login.connection.address, login.connection.port)

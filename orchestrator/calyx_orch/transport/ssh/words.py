@@ -106,7 +106,7 @@ def _dropped(name: str) -> str:
 
 def _ssh(error: asyncssh.Error, login: Login, name: str) -> str:
     if login.unknown is not None:
-        return _host_key(login, name)
+        return str(host_key(login, name))
     reason = " ".join(error.reason.split())
     if "Too many authentication failures" in reason:
         return f"{name} closed the login after too many keys ({_offered(login)}): name the right one with `key`"
@@ -118,8 +118,6 @@ def _ssh(error: asyncssh.Error, login: Login, name: str) -> str:
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
         return f"the host key of {name} cannot be trusted: {reason}"
     if isinstance(error, asyncssh.KeyExchangeFailed):
-        if "host key" in reason.lower() and login.known:
-            return _other_kind(login, name)
         return f"{name} and this machine have no algorithm in common: {reason}"
     if isinstance(error, asyncssh.ConnectionLost):
         return _dropped(name)
@@ -136,27 +134,20 @@ def _offered(login: Login) -> str:
     return told
 
 
-def _host_key(login: Login, name: str) -> str:
+def host_key(login: Login, name: str) -> ReachError:
+    """For a host key (`login.unknown`) that is in no file, or is not the one that is there (`login.known`)."""
     assert login.unknown is not None
     new = f"{login.unknown.get_algorithm()} {login.unknown.get_fingerprint()}"
     address, port = login.connection.address, login.connection.port
     if login.known:
         old = login.known[0]
         forget = address if port == 22 else f"[{address}]:{port}"
-        return (
+        return ReachError(
             f"the host key of {name} has CHANGED: it is now {new}, but {old.path}:{old.number} says {old.fingerprint}; "
             f"if the guest was rebuilt, run `ssh-keygen -R '{forget}' -f {old.path}` and accept the new key"
         )
     where = login.settings.host_keys.files[0]
-    return (
+    return ReachError(
         f"the host key of {name} is unknown ({new}): compare it and add it with "
         f"`ssh-keyscan -p {port} {address} >> {where}`, or set `host_key_policy: accept-new`"
-    )
-
-
-def _other_kind(login: Login, name: str) -> str:
-    old = login.known[0]
-    return (
-        f"{name} has no host key of the kind that {old.path}:{old.number} knows ({old.fingerprint}): "
-        "it has CHANGED, or that line is old"
     )
