@@ -249,7 +249,9 @@ struct json child_exited_begin(const struct child *child, struct buffer *out)
 {
 	struct json json = message_begin(out, "exited");
 
-	if (child->ended && WIFEXITED(child->status))
+	if (child->stopped)
+		json_text(&json, "status", "stopped");
+	else if (child->ended && WIFEXITED(child->status))
 		json_i64(&json, "status", WEXITSTATUS(child->status));
 	else
 		json_null(&json, "status");

@@ -81,13 +81,10 @@ static int parse_numbers(const struct line *line, struct calyx_job *job, char *w
 	    line_number(line, "data_seed", 1, all, &job->data_seed, why) ||
 	    line_number(line, "interval_ns", 100000000, TIME_MAX_NS, &job->interval_ns, why) ||
 	    line_number(line, "ramp_extra_ns", 0, TIME_MAX_NS, &extra, why) ||
-	    line_number(line, "deadline_ns", job->ramp_ns + job->runtime_ns + DEADLINE_GRACE_NS, TIME_MAX_NS,
+	    line_number(line, "deadline_ns", job->ramp_ns + extra + job->runtime_ns + DEADLINE_GRACE_NS, TIME_MAX_NS,
 			&job->deadline_ns, why))
 		return -EINVAL;
-	if (extra) {
-		snprintf(why, WHY_MAX, "ramp_extra_ns can only be 0: the measured window is absolute");
-		return -EINVAL;
-	}
+	job->ramp_ns += extra;
 	job->iodepth = (uint32_t)iodepth;
 	job->rwmixread = (uint32_t)rwmixread;
 	job->fsync = (uint32_t)fsync;
