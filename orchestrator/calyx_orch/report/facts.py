@@ -10,6 +10,7 @@ from calyx_orch.model import GuestOutcome, Measurement, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
+LONG = frozenset({"reason", "set-up", "guests", "targets", "doubts", "interval", "io_uring"})
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,11 @@ class Column:
     title: str
     is_number: bool = False
     explanation: str = ""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its text may be long and is broken into lines."""
+        return self.title in LONG
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def setups(record: RunRecord) -> Table | None:
     if not found:
         return None
     columns = (Column("workload"), Column("target"), Column("engine"), Column("set-up"), Column("guests"))
-    rows = tuple((*map(wording.printable, key), _names(guests)) for key, guests in found.items())
+    rows = tuple((*map(wording.printable, key), names(guests)) for key, guests in found.items())
     text = "What really took effect on the guests; fio was given what took effect for calyx."
     return Table("setups", "Set-ups that took effect", columns, rows, text)
 
@@ -117,11 +123,11 @@ def _setup_part(name: str, value: Any) -> str:
     return f"{name} {value}"
 
 
-def _names(guests: Iterable[str]) -> str:
-    names = list(guests)
-    if len(names) <= NAMES_MAX:
-        return wording.printable(", ".join(names))
-    return wording.printable(f"{', '.join(names[:NAMES_MAX])} and {len(names) - NAMES_MAX} more")
+def names(guests: Iterable[str], most: int = NAMES_MAX) -> str:
+    """Name guests, `most` of them at most, then how many more there are."""
+    known = list(guests)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return wording.printable(", ".join(known[:most]) + more)
 
 
 def guests(record: RunRecord) -> Table | None:

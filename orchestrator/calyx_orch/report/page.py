@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from calyx_orch import __version__
 from calyx_orch.analysis import verdict
@@ -52,7 +52,7 @@ class _Page:
     title: str
     run_id: str
     folder: str
-    verdict: str
+    verdict: Markup
     short: bool
     header: tuple[tuple[str, str], ...]
     doubts: tuple[str, ...]
@@ -71,7 +71,7 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
         title=wording.printable(board.title),
         run_id=wording.printable(record.run_id),
         folder=wording.printable(record.folder),
-        verdict=wording.printable(verdict.sentence(record, summary)),
+        verdict=_with_code(wording.printable(verdict.sentence(record, summary))),
         short=tables.is_short(record),
         header=tables.header(record),
         doubts=tables.doubts(record, summary),
@@ -158,6 +158,14 @@ def _render(page: _Page, plots: list[str]) -> bytes:
         boot=Markup(boot),
     )
     return text.encode("utf-8", errors="backslashreplace")
+
+
+def _with_code(text: str) -> Markup:
+    """Escape a sentence, and set what it holds in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else escape(p) for n, p in enumerate(parts))
 
 
 def policy(*scripts: str) -> str:

@@ -1,6 +1,7 @@
 """The analysis as tables: guests, fleet, calyx against fio, together against alone. The page and the terminal show the same.
 
-A `Field` is a column that knows how to write its value; `rank` says which columns a narrow terminal keeps (0: always).
+A `Field` is a column that knows how to write its value; `rank` says which columns a narrow terminal keeps (0: always, and
+so all that tells one row from another).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ __all__ = ["Column", "Field", "Table", "doubts", "header", "is_short", "of_page"
 
 Row = TypeVar("Row")
 GUESTS_TOLD_MAX = 4
+SHARED = frozenset({"target", "load", "scope"})
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,14 @@ GUEST: tuple[Field[GuestRow], ...] = (
     Field("CPU", lambda row: wording.percent(row.cpu_percent), 1, explanation=CPU),
     Field("CPU per I/O", lambda row: wording.latency(row.cpu_ns_per_io), 5, explanation=CPU_PER_IO),
     Field("skew", lambda row: _skew(row.skew_median_ns, row.skew_bound_ns), 7, explanation=SKEW),
-    Field("doubts", lambda row: _doubts(row.doubts, row.status), 1, is_number=False),
+    Field("doubts", lambda row: _doubts(row.doubts, row.status), is_number=False),
 )
 
 FLEET: tuple[Field[FleetRow], ...] = (
     Field("scope", lambda row: row.scope, is_number=False),
     Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, 6, is_number=False),
-    Field("load", lambda row: row.load, 5, is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("load", lambda row: row.load, is_number=False),
     Field("engine", lambda row: row.engine, is_number=False),
     Field("guests", lambda row: _of(row.guests, row.guests_planned), 4),
     Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), explanation="sum of the guests' rows"),
@@ -80,7 +82,7 @@ FLEET: tuple[Field[FleetRow], ...] = (
     Field(
         "skew max", lambda row: wording.latency(row.skew_max_ns), 8, explanation="the largest of any guest and round"
     ),
-    Field("doubts", lambda row: ", ".join(row.doubts), 1, is_number=False),
+    Field("doubts", lambda row: ", ".join(row.doubts), is_number=False),
 )
 
 
@@ -96,8 +98,8 @@ PAIR: tuple[Field[Pair], ...] = (
     Field("guest", lambda pair: pair.first.guest, is_number=False),
     Field("vm_host", lambda pair: pair.first.vm_host or "", 6, is_number=False),
     Field("workload", lambda pair: pair.first.workload, is_number=False),
-    Field("target", lambda pair: pair.first.target, 5, is_number=False),
-    Field("load", lambda pair: pair.first.load, 4, is_number=False),
+    Field("target", lambda pair: pair.first.target, is_number=False),
+    Field("load", lambda pair: pair.first.load, is_number=False),
     Field("calyx against", lambda pair: pair.first.engine, is_number=False),
     Field("IOPS", lambda pair: _ratio(pair.ratios.get("IOPS")), explanation="above 1: calyx did more"),
     Field("P99", lambda pair: _ratio(pair.ratios.get("P99")), 1, explanation="below 1: calyx was faster"),
@@ -114,19 +116,30 @@ PAIR: tuple[Field[Pair], ...] = (
     Field("interval", lambda pair: pair.first.interval or pair.first.reason, 8, is_number=False),
 )
 
-INTERFERENCE: tuple[Field[InterferenceRow], ...] = (
-    Field("scope", lambda row: row.scope, 3, is_number=False),
-    Field("name", lambda row: row.guest, is_number=False),
-    Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, 5, is_number=False),
-    Field("engine", lambda row: row.engine, is_number=False),
-    Field("load", lambda row: row.load, 4, is_number=False),
-    Field("metric", lambda row: row.metric, is_number=False),
-    Field("alone", lambda row: _amount(row.metric, row.alone), 2),
-    Field("with neighbours", lambda row: _amount(row.metric, row.together), 2),
-    Field("ratio", lambda row: _interval(row.ratio, row.low, row.high), explanation="1: no interference"),
-    Field("pairs", lambda row: str(row.pairs), 6),
-    Field("interval", lambda row: row.interval or row.reason, 8, is_number=False),
+
+@dataclass(frozen=True)
+class Neighbours:
+    """What one guest, vm_host or storage pool keeps under a load, by metric."""
+
+    first: InterferenceRow
+    metrics: dict[str, InterferenceRow]
+
+
+INTERFERENCE: tuple[Field[Neighbours], ...] = (
+    Field("scope", lambda one: one.first.scope, is_number=False),
+    Field("name", lambda one: one.first.guest, is_number=False),
+    Field("workload", lambda one: one.first.workload, is_number=False),
+    Field("target", lambda one: one.first.target, is_number=False),
+    Field("engine", lambda one: one.first.engine, is_number=False),
+    Field("load", lambda one: one.first.load, is_number=False),
+    Field("alone", lambda one: _amount(one.metrics.get("throughput"), "alone"), 2),
+    Field("with neighbours", lambda one: _amount(one.metrics.get("throughput"), "together"), 2),
+    Field("throughput ratio", lambda one: _ratio(one.metrics.get("throughput")), explanation="1: no interference"),
+    Field("P99 alone", lambda one: _amount(one.metrics.get("P99"), "alone"), 5),
+    Field("P99 with neighbours", lambda one: _amount(one.metrics.get("P99"), "together"), 5),
+    Field("P99 ratio", lambda one: _ratio(one.metrics.get("P99")), 1, explanation="1: no interference"),
+    Field("pairs", lambda one: str(one.first.pairs), 6),
+    Field("interval", lambda one: one.first.interval or one.first.reason, 8, is_number=False),
 )
 
 
@@ -138,7 +151,7 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
         table("rows", "Guest by guest", GUEST, summary.guests),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),
         table(
-            "interference", "With neighbours against alone", INTERFERENCE, (*summary.places, *summary.interference),
+            "interference", "With neighbours against alone", INTERFERENCE, neighbours(summary),
             text="What a guest, vm_host or storage pool keeps when its neighbours run as well.",
         ),
         facts.setups(record),
@@ -150,12 +163,19 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
 def table(
     key: str, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row], *, text: str = "", first: bool = False
 ) -> Table | None:
-    """Write rows into a table; None when there are none. Columns that are empty in every row are left out."""
+    """Write rows into a table; None when there are none.
+
+    Columns that are empty in every row are left out; a target, load or scope that all rows share is told in the text instead.
+    """
     written = [tuple(wording.printable(field.text(row)) for field in fields) for row in rows]
-    used = [number for number in range(len(fields)) if any(row[number] for row in written)]
     if not written:
         return None
+    values = {number: {row[number] for row in written} for number in range(len(fields))}
+    shared = [n for n, found in values.items() if fields[n].title in SHARED and len(found) == 1 and "" not in found]
+    used = [n for n, found in values.items() if found != {""} and n not in shared]
+    said = ", ".join(f"{fields[n].title} {written[0][n]}" for n in shared)
     columns = tuple(Column(fields[n].title, fields[n].is_number, fields[n].explanation) for n in used)
+    text = " ".join(part for part in (text, f"All rows: {said}." if said else "") if part)
     return Table(key, title, columns, tuple(tuple(row[n] for n in used) for row in written), text, first)
 
 
@@ -167,6 +187,16 @@ def pairs(rows: Iterable[PairRow]) -> tuple[Pair, ...]:
     return tuple(Pair(metrics.get("IOPS") or next(iter(metrics.values())), metrics) for metrics in gathered.values())
 
 
+def neighbours(summary: Summary) -> tuple[Neighbours, ...]:
+    """Gather the metrics of each vm_host, storage pool and guest, places first."""
+    gathered: dict[tuple[str, ...], dict[str, InterferenceRow]] = {}
+    for row in (*summary.places, *summary.interference):
+        key = (row.workload, row.target, row.load, row.engine, row.scope, row.guest)
+        gathered.setdefault(key, {})[row.metric] = row
+    whole = [Neighbours(next(iter(metrics.values())), metrics) for metrics in gathered.values()]
+    return tuple(sorted(whole, key=lambda one: one.first.scope == "guest"))
+
+
 def doubts(record: RunRecord, summary: Summary) -> tuple[str, ...]:
     """Say what is doubtful: a sentence for each rule that struck, then the notes of the run."""
     told = [_doubt(row) for row in summary.doubts]
@@ -174,9 +204,7 @@ def doubts(record: RunRecord, summary: Summary) -> tuple[str, ...]:
 
 
 def _doubt(row: DoubtRow) -> str:
-    names = ", ".join(row.guests[:GUESTS_TOLD_MAX])
-    if len(row.guests) > GUESTS_TOLD_MAX:
-        names += f" and {len(row.guests) - GUESTS_TOLD_MAX} more"
+    names = facts.names(row.guests, GUESTS_TOLD_MAX)
     where = f" ({names}; {wording.count_of(row.measurements, 'measurement')})" if names else ""
     remedy = f"; {row.remedy}" if row.remedy else ""
     return f"{row.label}: {row.sentence}{where}{remedy}"
@@ -196,15 +224,14 @@ def _doubts(labels: Sequence[str], status: str) -> str:
     return ", ".join([*([] if status == "ok" else [status]), *labels])
 
 
-def _ratio(row: PairRow | None) -> str:
-    return wording.NOT_AVAILABLE if row is None else _interval(row.ratio, row.low, row.high)
+def _ratio(row: PairRow | InterferenceRow | None) -> str:
+    if row is None or row.low is None or row.high is None:
+        return wording.ratio(None if row is None else row.ratio)
+    return f"{wording.ratio(row.ratio)} ({wording.ratio(row.low)} to {wording.ratio(row.high)})"
 
 
-def _interval(ratio: float | None, low: float | None, high: float | None) -> str:
-    if low is None or high is None:
-        return wording.ratio(ratio)
-    return f"{wording.ratio(ratio)} ({wording.ratio(low)} to {wording.ratio(high)})"
-
-
-def _amount(metric: str, value: float | None) -> str:
-    return wording.latency(value) if metric.startswith("P") else wording.rate(value)
+def _amount(row: InterferenceRow | None, field: str) -> str:
+    if row is None:
+        return wording.NOT_AVAILABLE
+    value: float | None = getattr(row, field)
+    return wording.latency(value) if row.metric.startswith("P") else wording.rate(value)

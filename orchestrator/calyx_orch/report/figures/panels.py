@@ -38,9 +38,9 @@ def grid(
 ) -> go.Figure:
     """Make an empty figure of `titles` rows by columns; `options` go to make_subplots. Empty titles leave no panel title."""
     rows, columns = len(titles), len(titles[0])
-    folded = [[_folded(title, columns) for title in row] for row in titles]
-    if any("<br>" in title for row in folded for title in row):
-        gap_px += LINE_PX
+    fold = columns > 1 and any(len(title) > 60 / columns for row in titles for title in row)
+    folded = [[_folded(title) if fold else shown(title) for title in row] for row in titles]
+    gap_px += LINE_PX if fold else 0
     inner = rows * row_px + (rows - 1) * gap_px
     options.setdefault("horizontal_spacing", min(0.09, 0.5 / columns))
     figure = make_subplots(
@@ -81,12 +81,10 @@ def grid(
     return figure
 
 
-def _folded(title: str, columns: int) -> str:
-    """Break a long title in two lines at its colon where columns are narrow."""
-    if columns > 1 and len(title) > 60 / columns and ": " in title:
-        first, _, second = title.rpartition(": ")
-        return f"{shown(first)}<br>{shown(second)}"
-    return shown(title)
+def _folded(title: str) -> str:
+    """Break a title in two lines at its last colon."""
+    first, colon, second = title.rpartition(": ")
+    return f"{shown(first)}<br>{shown(second)}" if colon else shown(title)
 
 
 def _axis() -> dict[str, Any]:

@@ -2,7 +2,7 @@
   "use strict";
   var plots = JSON.parse(document.getElementById("plots").textContent);
   var nodes = Array.prototype.slice.call(document.querySelectorAll("[data-plot]"));
-  var settings = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  var settings = { responsive: true, displaylogo: false, displayModeBar: window.matchMedia("(hover: hover)").matches ? "hover" : false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
   var paper_width_px = 700;
 
   function draw(position) {

@@ -1,0 +1,249 @@
+"""The result as tables on a terminal, or as plain text or JSON; ends with one sentence.
+
+A narrow terminal loses columns, the least needed first, and says which; numbers are never cut. Names and reasons may be broken
+into lines. Everything from a guest is shown without control characters.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from calyx_orch.analysis.summary import GuestRow, Summary
+from calyx_orch.model import Plan, RunRecord
+from calyx_orch.plan import PlanRow
+from calyx_orch.report import facts, tables, wording
+from calyx_orch.report.tables import Field
+
+PLAIN_WIDTH = 160
+GUESTS_ALL_MAX = 40  # beyond this a table shows the worst ones only
+WORST_SHOWN = 30
+JSON_FORMAT = "calyx-orch-result/1"
+TEXT_WIDTH_MIN = 12
+
+Row = TypeVar("Row")
+
+
+def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -> None:
+    """Print all tables of a run and the closing sentence."""
+    short = tables.is_short(record)
+    with _width(console):
+        for (workload, target, load), rows in _cells(summary.guests).items():
+            title = f"{workload} on {target}, {load}"
+            kept, more = _worst(rows)
+            fields = [field for field in tables.GUEST if field.title not in ("workload", "target", "load")]
+            _print(console, _titled(title + more, short), fields, kept)
+        _print(console, _titled("the fleet", short), tables.FLEET, summary.fleet)
+        pairs, more = _few(tables.pairs(summary.pairs), lambda pair: _low(pair.ratios.get("IOPS")))
+        _print(console, _titled(f"calyx / fio{more}", short), tables.PAIR, pairs)
+        neighbours, more = _few(tables.neighbours(summary), lambda one: _low(one.metrics.get("throughput")))
+        _print(console, _titled(f"with neighbours / alone{more}", short), tables.INTERFERENCE, neighbours)
+        _print_failures(console, record)
+        for text in tables.doubts(record, summary):
+            console.print(Text(f"doubtful: {text}", style="yellow"), soft_wrap=not console.is_terminal)
+        console.print()
+        console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
+
+
+def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
+    """Print what a plan would do: its rounds by kind, and what each place and guest is charged."""
+    with _width(console):
+        kinds: dict[tuple[str, ...], int] = {}
+        for one in plan.rounds:
+            key = (one.workload.name, one.target, str(one.load), one.engine)
+            kinds[key] = kinds.get(key, 0) + 1
+        _print(console, "rounds", _ROUNDS, [(*key, str(count)) for key, count in kinds.items()])
+        guests = [row for row in rows if row.kind == "guest"]
+        shown = list(rows)
+        if len(guests) > GUESTS_ALL_MAX:
+            worst = sorted(guests, key=lambda row: -row.new_bytes)[:WORST_SHOWN]
+            shown = [row for row in rows if row.kind != "guest"] + worst
+        _print(console, "what it costs", _COSTS, shown)
+        if len(shown) < len(rows):
+            console.print(Text(f"and {len(rows) - len(shown)} guests more, with no more new bytes than these"))
+        names = facts.names(guest.name for guest in plan.inventory.guests)
+        head = wording.count_of(len(plan.inventory.guests), "guest")
+        text = f"{head} ({names}): {wording.count_of(len(plan.rounds), 'round')}, about {wording.duration(plan.estimated_s)}"
+        console.print(Text(wording.printable(f"{text}, seed {plan.seed}. Nothing was touched.")))
+
+
+def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
+    """Give the result as data for strict JSON: every row, with null for what is unknown or no number."""
+    plan = record.plan
+    run = {
+        "id": record.run_id,
+        "folder": record.folder,
+        "started_at": record.started_at,
+        "status": record.status,
+        "inventory": plan.inventory.source or plan.inventory.name,
+        "seed": plan.seed,
+        "rounds": len(plan.rounds),
+        "is_short": tables.is_short(record),
+        "notes": record.notes,
+    }
+    whole = {
+        "format": JSON_FORMAT,
+        "run": run,
+        "outcomes": [asdict(outcome) for outcome in record.outcomes],
+        **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
+    }
+    plain: dict[str, Any] = _plain(whole)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return value
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+
+_ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
+    Field("workload", lambda row: row[0], is_number=False),
+    Field("target", lambda row: row[1], is_number=False),
+    Field("load", lambda row: row[2], is_number=False),
+    Field("engine", lambda row: row[3], is_number=False),
+    Field("rounds", lambda row: row[4]),
+)
+
+_COSTS: tuple[Field[PlanRow], ...] = (
+    Field("kind", lambda row: row.kind, is_number=False),
+    Field("name", lambda row: row.name, is_number=False),
+    Field("rounds", lambda row: str(row.rounds)),
+    Field("time", lambda row: wording.duration(row.seconds)),
+    Field("new bytes", lambda row: wording.size(row.new_bytes)),
+    Field("may be new", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else "", 2),
+    Field("written at most", lambda row: row.written, 1, is_number=False),
+    Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),
+)
+
+
+def _cells(rows: Iterable[GuestRow]) -> dict[tuple[str, str, str], list[GuestRow]]:
+    cells: dict[tuple[str, str, str], list[GuestRow]] = {}
+    for row in rows:
+        cells.setdefault((row.workload, row.target, row.load), []).append(row)
+    order = {name: place for place, name in enumerate(dict.fromkeys(row.guest for row in rows))}
+    for found in cells.values():
+        found.sort(key=lambda row: order[row.guest])  # the engines of a guest stand below each other
+    return cells
+
+
+def _worst(rows: list[GuestRow]) -> tuple[list[GuestRow], str]:
+    """Keep all rows of few guests; of many, those of the guests that miss rounds or have the highest P99."""
+    badness: dict[str, tuple[bool, float]] = {}
+    for row in rows:
+        mine = (row.status != "ok", math.inf if row.p99_ns is None else float(row.p99_ns))
+        badness[row.guest] = max(badness.get(row.guest, mine), mine)
+    if len(badness) <= GUESTS_ALL_MAX:
+        return rows, ""
+    worst = set(sorted(badness, key=lambda guest: badness[guest], reverse=True)[:WORST_SHOWN])
+    return [row for row in rows if row.guest in worst], f", the {WORST_SHOWN} worst of {len(badness)} guests"
+
+
+def _few(rows: Sequence[Row], badness: Any) -> tuple[Sequence[Row], str]:
+    if len(rows) <= GUESTS_ALL_MAX:
+        return rows, ""
+    return sorted(rows, key=badness)[:WORST_SHOWN], f", the {WORST_SHOWN} lowest of {len(rows)}"
+
+
+def _low(row: Any) -> float:
+    return math.inf if row is None or row.ratio is None else float(row.ratio)
+
+
+def _titled(title: str, short: bool) -> str:
+    return f"{title} (short run)" if short else title
+
+
+def _print_failures(console: Console, record: RunRecord) -> None:
+    failed = facts.failures(record)
+    if failed is None:
+        return
+    fields = [
+        Field[tuple[str, ...]](column.title, lambda row, n=number: row[n], is_number=False)  # type: ignore[misc]
+        for number, column in enumerate(failed.columns)
+    ]
+    _print(console, "guests that failed", fields, failed.rows, style="red")
+
+
+def _print(console: Console, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row], style: str = "") -> None:
+    """Print one table in the columns that fit, and say which did not."""
+    made = tables.table("", title, fields, rows)
+    if made is None:
+        return
+    ranks = {field.title: field.rank for field in fields}
+    widths = [_widths(column, [row[n] for row in made.rows]) for n, column in enumerate(made.columns)]
+    used, left_out = _fitting(made.columns, widths, ranks, console.width)
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold", style=style
+    )
+    for number in used:
+        column = made.columns[number]
+        head = "\n".join(textwrap.wrap(column.title, widths[number])) if column.is_number else column.title
+        table.add_column(
+            head,
+            justify="right" if column.is_number else "left",
+            no_wrap=column.is_number,
+            min_width=widths[number] if column.is_number else min(widths[number], TEXT_WIDTH_MIN),
+            overflow="fold",
+            vertical="top",
+        )
+    for row in made.rows:
+        table.add_row(*(Text(row[number]) for number in used))
+    console.print()
+    console.print(Text(wording.printable(title), style="bold cyan"))
+    if made.text:
+        console.print(Text(made.text, style="dim"))
+    console.print(table)
+    if left_out:
+        console.print(Text(f"no room in {console.width} columns for: {', '.join(left_out)}", style="dim"))
+
+
+def _widths(column: facts.Column, cells: Sequence[str]) -> int:
+    content = max((cell_len(cell) for cell in cells), default=0)
+    words = [len(word) for word in column.title.split()] or [0]
+    if column.is_long:
+        return max(TEXT_WIDTH_MIN, min(content, 24))
+    return max(content, max(words) if column.is_number else len(column.title))
+
+
+def _fitting(
+    columns: Sequence[facts.Column], widths: Sequence[int], ranks: Mapping[str, int], room: int
+) -> tuple[list[int], list[str]]:
+    """Choose the columns that fit in `room`, dropping the highest ranks first; rank 0 stays whatever the room."""
+    used = list(range(len(columns)))
+    while sum(widths[n] + 2 for n in used) - 2 > room:
+        last = max(used, key=lambda n: (ranks[columns[n].title], n))
+        if ranks[columns[last].title] == 0:
+            break
+        used.remove(last)
+    return used, [columns[n].title for n in range(len(columns)) if n not in used]
+
+
+@contextmanager
+def _width(console: Console) -> Iterator[None]:
+    """Give output that is no terminal the width of COLUMNS or 160; rich would take 80."""
+    before = console.width
+    if not console.is_terminal:
+        told = os.environ.get("COLUMNS", "")
+        console.width = int(told) if told.isdigit() and int(told) > 0 else PLAIN_WIDTH
+    try:
+        yield
+    finally:
+        console.width = before
