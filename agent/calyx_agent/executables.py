@@ -45,7 +45,7 @@ def find(arch: str, environment: Mapping[str, str] = os.environ) -> Executable:
     name = _ALIASES.get(arch, arch)
     path = _places(environment).get(name)
     if path is None:
-        raise MissingAgentError(f"no agent for {arch}; run `make agents`")
+        raise MissingAgentError(f"no agent for {arch}; run make agents")
     return _load(name, path)
 
 

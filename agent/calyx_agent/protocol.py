@@ -52,7 +52,7 @@ def _name(text: str) -> str:
 
 
 def _encode_value(key: str, value: Value) -> bytes:
-    raw = value if isinstance(value, bytes) else os.fsencode(str(value) if isinstance(value, int) else value)
+    raw = value if isinstance(value, bytes) else os.fsencode(str(int(value)) if isinstance(value, int) else value)
     if b"\0" in raw:
         raise ProtocolError(f"the value of {key} holds a NUL byte")
     return b"".join(b"%c" % byte if byte in _PLAIN else b"%%%02X" % byte for byte in raw)
