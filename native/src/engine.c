@@ -284,7 +284,7 @@ static void wait_while_stuck(struct calyx_worker *w)
 
 static void wait(struct calyx_worker *w)
 {
-	if (w->stuck_since_ns) {
+	if (w->stuck_since_ns || (w->failure[0] && calyx_ring_pending(&w->ring))) {
 		wait_while_stuck(w);
 		return;
 	}
@@ -496,7 +496,8 @@ static bool check_end(struct calyx_worker *w)
 		return false;
 	if (w->in_flight == 0)
 		return true;
-	if (w->failure[0] && w->stuck_since_ns && w->in_flight <= calyx_ring_pending(&w->ring)) {
+	if (w->failure[0] && w->in_flight <= calyx_ring_pending(&w->ring)) {
+		/* The kernel never took these, and will not. */
 		w->counts.unfinished += w->in_flight;
 		return true;
 	}
