@@ -19,6 +19,7 @@ ALIAS_VALUES_MAX = 500_000  # values that aliases may add to those written
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _LEADING_ZERO = re.compile(r"^[-+]?0[0-9][0-9_]*(\.[0-9]*)?$", re.ASCII)
+_UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 _CORE_TAG = "tag:yaml.org,2002:"
 
 Path = tuple[str | int, ...]
@@ -258,19 +259,22 @@ class _Reader:
 def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if mark is None:
-        position = text.find("\0")
-        line = text.count("\n", 0, max(position, 0)) + 1
-        return Problem(source, line, 1, f"not readable as YAML: {getattr(error, 'reason', error)}")
+        bad = _UNPRINTABLE.search(text)
+        before = text[: bad.start()] if bad is not None else ""
+        reason = getattr(error, "reason", error)
+        return Problem(
+            source, before.count("\n") + 1, len(before) - before.rfind("\n"), f"not readable as YAML: {reason}"
+        )
     lines = text.splitlines()
     written = lines[mark.line] if mark.line < len(lines) else ""
-    said = getattr(error, "problem", None) or str(error)
+    said = str(getattr(error, "problem", None) or error).replace("hexdecimal", "hexadecimal")
     return Problem(
         source, mark.line + 1, mark.column + 1, f"not readable as YAML: {said}{_hint(said, written, mark.column)}"
     )
 
 
 def _hint(said: str, written: str, column: int) -> str:
-    if "hexdecimal" in said or "hexadecimal" in said or "unknown escape" in said or "escape code" in said:
+    if "hexadecimal" in said or "unknown escape" in said or "escape code" in said:
         return r" (a backslash in double quotes is an escape: use single quotes, such as 'DOM\user')"
     if written[: column + 1].strip() == "" and "\t" in written[: column + 1]:
         return " (a tab cannot indent: use spaces)"
