@@ -59,14 +59,17 @@ class Turns:
             await self._changed.wait_for(lambda: self._limit is None or self._used < self._limit)
             self._used += 1
 
-    async def give_back(self, *, refused: bool = False) -> bool:
-        """End a turn. `refused`: the server had no room. Returns False when there was no other session to wait for."""
+    async def give_back(self, *, refused: bool = False) -> int:
+        """End a turn. `refused`: the server had no room for this one, so there is room for no more than the others.
+
+        Returns how many turns are still taken.
+        """
         async with self._changed:
             self._used -= 1
-            if refused and self._used > 0:
-                self._limit = min(self._limit or self._used, self._used)
+            if refused:
+                self._limit = max(1, min(self._limit or self._used, self._used))
             self._changed.notify_all()
-            return not refused or self._limit is not None
+            return self._used
 
 
 class _Output(asyncssh.SSHClientSession[bytes]):
@@ -103,6 +106,7 @@ class SshTransport:
         self._connection = connection
         self._name = name
         self._turns = Turns()
+        self._has_worked = False
 
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
         """Run a program to its end; see Transport."""
@@ -144,24 +148,31 @@ class SshTransport:
         return line_channel
 
     async def _session(self, argv: Sequence[str], output: Callable[[], _Output]) -> asyncssh.SSHClientChannel[bytes]:
+        """Open a session when it is its turn. The caller gives the turn back, and bounds the time."""
         command = command_line(argv)
+        delay_s = 0.01
         while True:
             await self._turns.take()
             try:
                 channel, _ = await self._connection.create_session(output, command, encoding=None, request_pty=False)
             except asyncssh.ChannelOpenError as error:
-                if await self._turns.give_back(refused=not self._connection.is_closed()):
-                    if not self._connection.is_closed():
-                        continue
+                others = await self._turns.give_back(refused=True)
+                if self._connection.is_closed():
                     raise ReachError(f"the connection to {self._name} was lost") from None
-                raise ReachError(f"{self._name} refuses to run a command: {error.reason}") from None
+                if not self._has_worked and not others:
+                    raise ReachError(f"{self._name} refuses to run a command: {error.reason}") from None
+                # A server may need a moment to forget a session that has just ended.
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, 0.5)
             except asyncssh.Error as error:
                 await self._turns.give_back()
                 raise ReachError(f"the connection to {self._name} was lost: {error.reason}") from None
             except BaseException:
                 await self._turns.give_back()
                 raise
-            return channel
+            else:
+                self._has_worked = True
+                return channel
 
     async def close(self) -> None:
         """Close the connection, waiting a bounded time for the server's part."""
