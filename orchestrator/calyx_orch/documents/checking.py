@@ -102,6 +102,7 @@ def _cut(document: Document, paths: set[Path]) -> bool:
             return False
         doomed.append((parent, steps[-1], node))
     for parent, step, node in doomed:
+        parent.cut.add(step)
         if isinstance(parent.value, dict):
             parent.value.pop(str(step), None)
         elif isinstance(parent.value, list):

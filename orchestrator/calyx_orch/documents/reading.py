@@ -28,7 +28,7 @@ Path = tuple[str | int, ...]
 class Node:
     """One value and where it is written (1-based). `value` is text, None, a list of nodes, or key -> (key node, value node)."""
 
-    __slots__ = ("closed", "column", "line", "plain", "value", "weight")
+    __slots__ = ("closed", "column", "cut", "line", "plain", "value", "weight")
 
     def __init__(self, value: str | list[Node] | dict[str, tuple[Node, Node]] | None, line: int, column: int) -> None:
         self.value = value
@@ -37,6 +37,7 @@ class Node:
         self.weight = 1  # values below it, aliases expanded
         self.closed = True  # False while a list or mapping is still being read
         self.plain: Any = None
+        self.cut: set[str | int] = set()  # keys whose values a schema did not take
 
 
 @dataclass
@@ -62,6 +63,11 @@ class Document:
         """The node of the last key of `path` (the element itself for a list)."""
         found = child(self.find(path[:-1]), path[-1]) if path else None
         return None if found is None else found[0]
+
+    def lacks(self, path: Path, *keys: str) -> bool:
+        """Whether a value of the mapping at `path` is missing because it was wrong: then it is told already."""
+        node = self.find(path)
+        return node is not None and not node.cut.isdisjoint(keys)
 
     def problem(self, path: Path, message: str, *, at_key: bool = False) -> Problem:
         """A problem with the value (or the key) at `path`, or at the closest value above it that exists."""

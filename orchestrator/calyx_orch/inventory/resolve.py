@@ -38,6 +38,7 @@ class Fleet:
     def guests(self) -> tuple[Guest, ...]:
         """All guests in the order written, names unique."""
         found: dict[str, Guest] = {}
+        whole: list[Guest] = []  # those of which no part of the connection was wrong
         for path, pattern, settings in self._entries():
             for position, (name, count) in enumerate(self._names(path, pattern)):
                 guest = self._guest(path, name, position, count, settings)
@@ -51,12 +52,14 @@ class Fleet:
                     )
                     break
                 found[name] = guest
+                if not self._document.lacks(path, "address", "port", "jump", "transport"):
+                    whole.append(guest)
                 if len(found) > names.NAMES_MAX:
                     self._problem(path, f"more than {names.NAMES_MAX} guests", at_key=True)
                     return tuple(found.values())
-        if not found and not self._is_cut("guests"):
+        if not self._model.guests and not self._is_cut("guests"):
             self._problem(("guests",), "no guest: name at least one under guests:")
-        self._refuse_same_machine(found.values())
+        self._refuse_same_machine(whole)
         return tuple(found.values())
 
     def places(self, section: str) -> tuple[Place, ...]:
@@ -117,7 +120,7 @@ class Fleet:
     ) -> Connection | None:
         written, where = _said(layers, "address")
         try:
-            choices = names.expand(written) if written is not None else (name,)
+            choices = (name,) if written is None else names.expand(written) if names.has_range(written) else (written,)
             if len(choices) not in (1, count):
                 raise ValueError(f"{written!r} stands for {len(choices)} addresses, the name for {count} guests")
             endpoint = addresses.split_endpoint(choices[position if len(choices) > 1 else 0])

@@ -93,7 +93,8 @@ class Expansion:
         values = {key: getattr(settings, key) for key in _PARAMETERS if getattr(settings, key) is not None}
         missing = [key for key in ("rw", "size") if key not in values]
         for key in missing:
-            self._problem(path, f"missing key '{key}' in {_named(settings, path)}")
+            if not self._document.lacks(path, key):
+                self._problem(path, f"missing key '{key}' in {_named(settings, path)}")
         if missing or not self._is_sensible(settings, path):
             return
         count = 1
