@@ -48,9 +48,10 @@ async def run(
     Single guests that fail are outcomes, not errors. Raises RefusedError when preflight refuses the whole plan. When
     `interrupted` is set the guests are stopped and cleaned, and what was measured is kept.
     """
-    async with contextlib.AsyncExitStack() as stack:
-        pool = pool or await stack.enter_async_context(transport.Pool())
-        return await _Run(plan, folder, live, interrupted, pool).run()
+    if pool is None:
+        async with transport.Pool() as own:
+            return await _Run(plan, folder, live, interrupted, own).run()
+    return await _Run(plan, folder, live, interrupted, pool).run()
 
 
 @dataclass
@@ -227,8 +228,8 @@ class _Run:
 
         runner = RoundRunner(self.plan, round_, sessions, journal, status, self.interrupted)
         progress, answers = await runner.run()
-        for guest, answer in answers.items():
-            self.folder.keep_answers(round_, guest, answer)
+        for name, answer in answers.items():
+            self.folder.keep_answers(round_, name, answer)
         found = measurements(self.plan, round_, progress, answers)
         self.folder.keep_measurements(found)
         for measurement in found:

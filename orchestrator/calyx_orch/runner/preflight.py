@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calyx_orch import engines, units
-from calyx_orch.engines import fio
 from calyx_orch.errors import AgentError, GuestError, RefusedError
 from calyx_orch.model import Guest, Layout, Plan, Workload
 from calyx_orch.runner.session import Session
@@ -53,7 +52,7 @@ async def _ask_fio(session: Session) -> Mapping[str, Any]:
         helped = await _capture(session, path, "--enghelp")
     except AgentError as error:
         return {"path": None, "why": f"{path} does not run: {error}"}
-    return {**fio.fio_facts(version, helped), "path": path}
+    return {**engines.fio_facts(version, helped), "path": path}
 
 
 async def _capture(session: Session, *argv: str) -> str:
@@ -162,11 +161,7 @@ def missing_baselines(plan: Plan, sessions: Sequence[Session]) -> dict[str, dict
 def _lacks(found: Mapping[str, Any], engine: str) -> str:
     if found.get("path") is None:
         return str(found.get("why") or "fio is not installed")
-    offered = found.get("engines")
-    wanted = engines.fio_engine(engine)
-    if offered and wanted not in offered:
-        return f"{found['path']} ({found.get('version')}) has no engine {wanted}"
-    return ""
+    return engines.fio_lacks(found, engines.fio_engine(engine) or "") or ""
 
 
 def refuse_missing(plan: Plan, missing: Mapping[str, Mapping[str, str]]) -> None:

@@ -314,7 +314,7 @@ class SimulatedChannel:
             self._end(None)
             return
         job = _calyx_job(held) if verb == "run" else _fio_job(held)
-        ramp_ns = int(held.get("ramp_ns", ["0"])[0])
+        ramp_ns = sum(int(held.get(key, ["0"])[0]) for key in ("ramp_ns", "ramp_extra_ns"))
         self._usage(start_ns + ramp_ns, job)
         if verb == "run":
             self._calyx(job, {key: values[0] for key, values in held.items()}, first_ns, start_ns, ramp_ns)

@@ -1,0 +1,182 @@
+"""A whole run against the fake fleet: every joint from connecting to the run folder, without network or waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from calyx_orch import plan as planning
+from calyx_orch import runner
+from calyx_orch.errors import RefusedError
+from calyx_orch.model import (
+    Baselines,
+    Connection,
+    Guest,
+    Inventory,
+    LoadMode,
+    Plan,
+    Policy,
+    Rw,
+    Target,
+    TransportKind,
+    Workload,
+)
+from calyx_orch.report.live import Silent
+from calyx_orch.runner import rounds
+from calyx_orch.store import archive
+from calyx_orch.transport import Pool
+from calyx_orch.transport.simulated import Simulation
+
+READ = Workload("randread", Rw.RANDREAD, iodepth=8, size_bytes=64 << 20, runtime_s=2.0, ramp_s=0.5)
+
+
+def plan_for(*addresses: str, **changes: object) -> Plan:
+    """A plan for simulated guests; the address says how each behaves (see transport/simulated.py)."""
+    guests = tuple(
+        Guest(
+            address,
+            Connection(address, transport=TransportKind.SIMULATED),
+            (Target("data", "/data"),),
+            vm_host=f"hv{i % 2}",
+        )
+        for i, address in enumerate(addresses)
+    )
+    inventory = Inventory("test", guests, (READ,), repetitions=1, settle_s=1.0, text="guests: {}\n")
+    return planning.make(replace(inventory, **changes), seed=5)  # type: ignore[arg-type]
+
+
+def run(plan: Plan, tmp_path: Path) -> tuple[runner.Ended, archive.RunFolder]:
+    """Run a plan on the fake fleet."""
+
+    async def go() -> runner.Ended:
+        async with Pool(simulation=Simulation(seed=3)) as pool:
+            return await runner.run(plan, folder=folder, live=Silent(), interrupted=asyncio.Event(), pool=pool)
+
+    folder = archive.RunFolder.create(tmp_path, plan)
+    try:
+        return asyncio.run(go()), folder
+    finally:
+        folder.close()
+
+
+def test_good_guests_are_measured_by_every_engine_in_every_round(tmp_path: Path) -> None:
+    """Two guests, calyx and fio, one ABBA block: eight measurements, all good, all read back from the folder."""
+    ended, folder = run(plan_for("good1", "good2"), tmp_path)
+    assert [outcome.state for outcome in ended.outcomes] == ["measured", "measured"]
+    record = archive.read(folder.path)
+    assert record.status == "finished"
+    assert len(record.measurements) == 8
+    assert {m.status for m in record.measurements} == {"ok"}
+    assert {m.engine for m in record.measurements} == {"calyx", "fio-io_uring"}
+    assert all(m.total_ios > 0 and m.skew_ns is not None for m in record.measurements)
+    assert record.plan == plan_for("good1", "good2")
+
+
+def test_one_bad_guest_of_each_kind_costs_nobody_else_a_result(tmp_path: Path) -> None:
+    """Unreachable, dying in the run, lying: one clear line each; the good guests' results stand."""
+    ended, folder = run(plan_for("good1", "unreachable1", "dying1", "lying1", "good2"), tmp_path)
+    states = {outcome.guest: (outcome.state, outcome.step) for outcome in ended.outcomes}
+    assert states["good1"][0] == states["good2"][0] == "measured"
+    assert states["unreachable1"] == ("lost", "connect")
+    assert states["dying1"][0] == states["lying1"][0] == "lost"
+    assert all(outcome.reason and "\n" not in outcome.reason for outcome in ended.outcomes if outcome.state == "lost")
+    good = [m for m in archive.read(folder.path).measurements if m.guest == "good1"]
+    assert [m.status for m in good] == ["ok"] * len(good)
+
+
+def test_a_silent_guest_is_given_up_after_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once armed it says nothing more: the others wait for it no longer than ramp, runtime and grace."""
+    monkeypatch.setattr(rounds, "REPORT_GRACE_S", -2.2)
+    ended, _ = run(plan_for("good1", "silent1"), tmp_path)
+    silent = ended.outcomes[1]
+    assert (silent.state, silent.step) == ("lost", "round 0")
+    assert "no result within" in silent.reason
+    assert ended.outcomes[0].state == "measured"
+
+
+def test_a_named_baseline_that_is_missing_refuses_before_any_guest_starts(tmp_path: Path) -> None:
+    """The refusal names guest and engine; nothing was laid out."""
+    plan = plan_for("good1", "fioless1", baselines=Baselines(("fio-io_uring",), auto=False))
+    with pytest.raises(RefusedError, match=r"guest fioless1: fio-io_uring: .*fio"):
+        run(plan, tmp_path)
+    journal = next(tmp_path.glob("*/journal.jsonl")).read_text()
+    assert "prepared" not in journal
+
+
+@pytest.mark.parametrize("baselines", [Baselines(), Baselines(("fio-io_uring",), auto=False, skip_when_missing=True)])
+def test_a_guest_without_fio_keeps_its_calyx_figures(tmp_path: Path, baselines: Baselines) -> None:
+    """`auto` and `when_missing: skip` go without, in words."""
+    ended, folder = run(plan_for("good1", "fioless1", baselines=baselines), tmp_path)
+    fioless = ended.outcomes[1]
+    assert fioless.state == "measured"
+    assert any("no fio-io_uring baseline" in note for note in fioless.notes)
+    engines = {(m.guest, m.engine) for m in archive.read(folder.path).measurements}
+    assert engines == {("good1", "calyx"), ("good1", "fio-io_uring"), ("fioless1", "calyx")}
+
+
+def test_the_policy_stop_ends_the_run_at_the_first_loss(tmp_path: Path) -> None:
+    """With `stop`, a guest that cannot be reached means that nobody is measured."""
+    ended, folder = run(plan_for("good1", "unreachable1", policy=Policy("stop")), tmp_path)
+    assert ended.status == "failed"
+    assert any("policy" in note for note in ended.notes)
+    assert archive.read(folder.path).measurements == ()
+
+
+def test_staggered_guests_share_one_measured_window(tmp_path: Path) -> None:
+    """Starts are apart by the stagger; the windows are the same."""
+    plan = plan_for("good1", "good2", "good3", load=(LoadMode.STAGGERED,), stagger_s=0.5, baselines=Baselines(()))
+    _, folder = run(plan, tmp_path)
+    first = [m for m in archive.read(folder.path).measurements if m.round_index == 0]
+    lines = sorted(m.start_line_ns for m in first)
+    assert [lines[1] - lines[0], lines[2] - lines[1]] == [500_000_000, 500_000_000]
+    begins = [m.window_start_ns for m in first]
+    assert max(begins) - min(begins) < 20_000_000
+
+
+def test_an_interrupt_before_the_rounds_ends_the_run_cleanly(tmp_path: Path) -> None:
+    """The folder says interrupted and can be read."""
+    plan = plan_for("good1")
+    folder = archive.RunFolder.create(tmp_path, plan)
+
+    async def go() -> runner.Ended:
+        bell = asyncio.Event()
+        bell.set()
+        async with Pool(simulation=Simulation()) as pool:
+            return await runner.run(plan, folder=folder, live=Silent(), interrupted=bell, pool=pool)
+
+    assert asyncio.run(go()).status == "interrupted"
+    folder.close()
+    assert archive.read(folder.path).status == "interrupted"
+
+
+def test_the_journal_names_every_event_with_its_time(tmp_path: Path) -> None:
+    """Lines are JSON, times never run backwards within a round."""
+    _, folder = run(plan_for("good1"), tmp_path)
+    events = [json.loads(line) for line in (folder.path / "journal.jsonl").read_text().splitlines()]
+    assert {"deployed", "prepared", "round", "Opened", "Ready", "Armed", "Started", "Reported", "cleaned"} <= {
+        event["event"] for event in events
+    }
+    assert all(isinstance(event["at_ns"], int) for event in events)
+
+
+def test_folders_are_private(tmp_path: Path) -> None:
+    """0700 and 0600: results may name machines."""
+    _, folder = run(plan_for("good1"), tmp_path)
+    modes = {path.stat().st_mode & 0o777 for path in folder.path.rglob("*") if path.is_file()}
+    assert modes == {0o600}
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_cut_off_in_its_last_line_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """A controller killed while it wrote loses that line only."""
+    _, folder = run(plan_for("good1"), tmp_path)
+    path = folder.path / "measurements.jsonl"
+    whole = archive.read(folder.path).measurements
+    path.write_bytes(path.read_bytes()[:-100])
+    record = archive.read(folder.path)
+    assert record.measurements == whole[:-1]
+    assert any("cut off" in note for note in record.notes)
