@@ -37,7 +37,8 @@ $(FILES): FORCE | $(SETUP)
 
 $(BUILT): $(SETUP) $(SOURCES) $(FILES)
 	$(PIP) install --group build
-	$(PIP) install --no-build-isolation --editable .
+	$(PIP) install --no-build-isolation --editable . --config-settings=build-dir=build/package
+	$(CMAKE) --install build/package --prefix agent >/dev/null  # beside the sources, where an editable install looks
 	@touch $@
 
 $(DEV): $(BUILT) pyproject.toml
