@@ -31,6 +31,7 @@ GUESTS_ALL_MAX = 40  # beyond this a table shows the worst ones only
 WORST_SHOWN = 30
 JSON_FORMAT = "calyx-orch-result/1"
 TEXT_WIDTH_MIN = 12
+GAP = 2
 
 Row = TypeVar("Row")
 
@@ -210,7 +211,10 @@ def _print(console: Console, title: str, fields: Sequence[Field[Row]], rows: Ite
     console.print(Text(wording.printable(title), style="bold cyan"))
     if made.text:
         console.print(Text(made.text, style="dim"))
-    console.print(table)
+    room = console.width
+    console.width = max(room, _needed(widths, used))  # a terminal too narrow even so breaks the lines itself
+    console.print(table, crop=False)
+    console.width = room
     if left_out:
         console.print(Text(f"no room in {console.width} columns for: {', '.join(left_out)}", style="dim"))
 
@@ -228,12 +232,16 @@ def _fitting(
 ) -> tuple[list[int], list[str]]:
     """Choose the columns that fit in `room`, dropping the highest ranks first; rank 0 stays whatever the room."""
     used = list(range(len(columns)))
-    while sum(widths[n] + 2 for n in used) - 2 > room:
+    while _needed(widths, used) > room:
         last = max(used, key=lambda n: (ranks[columns[n].title], n))
         if ranks[columns[last].title] == 0:
             break
         used.remove(last)
     return used, [columns[n].title for n in range(len(columns)) if n not in used]
+
+
+def _needed(widths: Sequence[int], used: Sequence[int]) -> int:
+    return sum(widths[n] + GAP for n in used) - GAP
 
 
 @contextmanager

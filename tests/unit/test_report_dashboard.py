@@ -1,0 +1,77 @@
+"""Dashboards: the packaged fleet page is the one in dashboards/, and every slip is told with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from calyx_orch.errors import UsageError
+from calyx_orch.report import dashboard, figures
+
+ROOT = Path(__file__).parents[2]
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(UsageError) as caught:
+        dashboard.parse(text, "d.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_the_dashboard_in_the_repository_is_the_packaged_one() -> None:
+    assert (ROOT / "dashboards" / "fleet.yaml").read_text() == dashboard.FLEET.read_text()
+
+
+def test_the_fleet_page_lists_every_figure_once() -> None:
+    board = dashboard.read(None)
+    assert sorted(entry.figure for entry in board.entries) == list(figures.names())
+    assert all(entry.title for entry in board.entries)
+
+
+def test_options_get_the_type_of_the_figure() -> None:
+    board = dashboard.parse(
+        "figures:\n- figure: throughput_over_time\n  options: {repetition: '2', points: 60, workloads: [a, b]}\n", "d"
+    )
+    assert board.entries[0].options == {"repetition": 2, "points": 60, "workloads": ["a", "b"]}
+    assert board.entries[0].title == "throughput over time"
+
+
+def test_every_slip_is_told_with_its_line_and_a_way_out() -> None:
+    told = faults(
+        "figures:\n"
+        "  - figure: p99_by_gust\n"
+        "  - figure: cv_by_guest\n"
+        "    options:\n"
+        "      lod: alone\n"
+        "      kind: sideways\n"
+        "  - figure: latency_distribution\n"
+        "    options: {points: many}\n"
+    )
+    assert len(told) == 4
+    assert told[0].startswith("d.yaml:2:13: unknown figure 'p99_by_gust' (did you mean 'p99_by_guest'?); there are ")
+    assert told[1].startswith("d.yaml:5:7: unknown option 'lod' of cv_by_guest (did you mean 'load'?); it has ")
+    assert told[2].startswith(
+        "d.yaml:6:13: option 'kind' of cv_by_guest: input should be 'within', 'between' or 'both'"
+    )
+    assert told[3].startswith("d.yaml:8:23: option 'points' of latency_distribution: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "d.yaml"),
+        ("figures: []\n", "d.yaml: no figure is listed under `figures:`"),
+        ("figure: x\n", "unknown key 'figure' (did you mean 'figures'?)"),
+        ("figures:\n- figure: [\n", "not readable as YAML"),
+        ("figures:\n- title: only\n", "missing key 'figure'"),
+        ("figures:\n- figure: panels\n", "unknown figure 'panels'"),
+        ("figures:\n- figure: ../../x\n", "unknown figure"),
+    ],
+)
+def test_a_file_that_lists_nothing_to_draw_is_refused(text: str, told: str) -> None:
+    assert any(told in line for line in faults(text))
+
+
+def test_a_dashboard_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        dashboard.read(tmp_path / "none.yaml")

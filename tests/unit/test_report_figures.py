@@ -1,0 +1,198 @@
+"""The figures: what they draw from a record, for one guest and for many, and that no spike and no percentile is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calyx_orch.analysis.histogram import percentile
+from calyx_orch.analysis.summary import summarise
+from calyx_orch.model import Direction, LoadMode, RunRecord
+from calyx_orch.report import figures, wording
+from calyx_orch.report.figures import NothingToDraw, palette, panels
+from calyx_orch.report.frames import Frame, frame_of, percentile_curve, stretch_of, stretched
+from report_records import histogram_of, run_record
+
+
+def framed(record: RunRecord) -> Frame:
+    return frame_of(record, summarise(record))
+
+
+@pytest.fixture(scope="module")
+def eight() -> Frame:
+    return framed(run_record(8, per_host=4, blocks=1, runtime_s=10.0))
+
+
+def drawn(frame: Frame, name: str, **options: Any) -> Any:
+    return figures.load(name)(frame, **options)
+
+
+def legend_of(figure: Any) -> list[str]:
+    return [trace.name for trace in figure.data if trace.showlegend]
+
+
+def test_there_are_the_seven_figures_and_each_has_options_with_defaults() -> None:
+    assert figures.names() == (
+        "calyx_vs_fio",
+        "cpu_split",
+        "cv_by_guest",
+        "interference",
+        "latency_distribution",
+        "p99_by_guest",
+        "throughput_over_time",
+    )
+    for name in figures.names():
+        assert "workloads" in figures.options_of(name)
+
+
+@pytest.mark.parametrize(("guests", "entries"), [(1, 1), (8, 8), (64, 4)])
+def test_the_legend_of_guests_never_swallows_the_figure(guests: int, entries: int) -> None:
+    frame = framed(run_record(guests, per_host=min(16, guests), blocks=1, runtime_s=2.0, loads=(LoadMode.TOGETHER,)))
+    for name in ("latency_distribution", "throughput_over_time"):
+        assert len(legend_of(drawn(frame, name))) == entries
+    for name in ("p99_by_guest", "cv_by_guest", "calyx_vs_fio", "cpu_split"):
+        assert len(legend_of(drawn(frame, name))) <= 6
+
+
+def test_an_engine_has_one_colour_in_every_figure(eight: Frame) -> None:
+    for name in ("p99_by_guest", "cv_by_guest", "calyx_vs_fio", "interference"):
+        for trace in drawn(eight, name).data:
+            engine = trace.name.split(",")[0]
+            assert trace.marker.color == palette.ENGINES[engine], name
+
+
+def test_guests_of_a_vm_host_are_shades_of_one_hue_and_none_repeats(eight: Frame) -> None:
+    colours = panels.guest_colours(eight)
+    assert len(set(colours.values())) == 8
+    assert not set(colours.values()) & set(palette.ENGINES.values())
+
+
+def test_guests_are_grouped_by_vm_host_with_a_gap_between(eight: Frame) -> None:
+    axis = panels.guest_axis(eight, eight.guests)
+    assert [name for name, _, _ in axis.groups] == ["hv1", "hv2"]
+    places = list(axis.at.values())
+    assert places[4] - places[3] > places[1] - places[0]
+
+
+def test_the_curve_passes_through_the_percentiles_of_the_table(eight: Frame) -> None:
+    figure = drawn(eight, "latency_distribution")
+    trace = next(t for t in figure.data if t.meta[0] == "hv1-vm01" and t.meta[2] == "calyx")
+    row = eight.guest_rows.query("guest == 'hv1-vm01' and engine == 'calyx' and load == 'together'").iloc[0]
+    at = {round(100 * (1 - share), 4): x for share, x in zip(trace.y, trace.x, strict=True)}
+    assert at[50.0] == row["p50_ns"]
+    assert at[99.0] == row["p99_ns"]
+    assert any(f"P99  {wording.latency(row['p99_ns'])}" == text for text in trace.text)
+
+
+def test_percentiles_come_from_merged_buckets_never_from_an_average_of_percentiles() -> None:
+    """100 000 I/Os at 100 us and 1000 at 20 000 us: P99 is 100 us, P99.9 is 20 000 us; a mean would say 10 050 us."""
+    record = run_record(1, per_host=1, blocks=1, runtime_s=2.0, loads=(LoadMode.TOGETHER,))
+    slow = iter([False, True] * 100)
+
+    def filled(direction: Direction | None) -> Direction | None:
+        if direction is None:
+            return None
+        is_slow = next(slow)
+        samples = np.full(1000 if is_slow else 100_000, 20_000_000 if is_slow else 100_000)
+        return replace(direction, latency=histogram_of(samples))
+
+    record = replace(
+        record, measurements=tuple(replace(m, read=filled(m.read), write=None) for m in record.measurements)
+    )
+    frame = framed(record)
+    latency = frame.histograms.query("engine == 'calyx' and workload == 'randread-4k'").iloc[0]["histogram"]
+    curve = percentile_curve(latency, np.array([0.01, 0.001]))
+    assert curve[0] == pytest.approx(100_000, rel=0.016)
+    assert curve[1] == pytest.approx(20_000_000, rel=0.016)
+    assert percentile(latency, 99.0) == curve[0]
+
+
+def test_a_curve_ends_where_fewer_than_ten_samples_lie_beyond() -> None:
+    curve = percentile_curve(histogram_of(np.arange(1000, 2000)), np.array([0.5, 0.01, 0.009]))
+    assert np.isfinite(curve).tolist() == [True, True, False]
+
+
+def test_a_single_spike_and_a_single_dip_survive_any_thinning() -> None:
+    time = np.arange(360_000) * 0.1 + 0.05
+    values = np.full(360_000, 100.0)
+    values[123_456], values[300_001], values[77] = 900.0, 3.0, np.nan
+    stretch = stretch_of(36_000, 0.1, 120)
+    assert stretch == 300.0
+    middle, mean, low, high = stretched(time, values, stretch)
+    assert len(middle) == 120
+    assert high.max() == 900.0
+    assert low.min() == 3.0
+    assert abs(middle[high.argmax()] - 12_345.65) <= stretch / 2
+    assert np.isfinite(mean).all()
+
+
+def test_a_stretch_without_numbers_is_a_gap() -> None:
+    _, mean, low, high = stretched(np.array([0.05, 0.15, 0.25, 0.35]), np.array([1.0, 2.0, np.nan, np.nan]), 0.2)
+    for values in (mean, low, high):
+        assert np.isfinite(values).tolist() == [True, False]
+
+
+def test_the_time_axis_begins_at_the_start_line(eight: Frame) -> None:
+    trace = next(trace for trace in drawn(eight, "throughput_over_time").data if trace.customdata is not None)
+    assert trace.x[0] == pytest.approx(1.05, abs=0.1)  # a ramp of 1 s, then the middle of the first stretch
+    assert trace.x[-1] == pytest.approx(10.95, abs=0.1)
+
+
+def test_a_repetition_can_be_asked_for_and_the_roughest_is_drawn_otherwise() -> None:
+    record = run_record(2, per_host=2, blocks=2, runtime_s=2.0, loads=(LoadMode.TOGETHER,))
+    third = sorted({m.round_index for m in record.measurements if m.engine == "calyx" and m.workload == "randread-4k"})[
+        2
+    ]
+
+    def dipped(m: Any) -> Any:
+        if m.round_index != third or m.guest != "hv1-vm02":
+            return m
+        return replace(m, series=replace(m.series, read_bytes=(0.0, *m.series.read_bytes[1:])))
+
+    frame = framed(replace(record, measurements=tuple(map(dipped, record.measurements))))
+    titles = [note.text for note in drawn(frame, "throughput_over_time").layout.annotations]
+    assert any("randread-4k" in title and "calyx, repetition 3 of 4" in title for title in titles)
+    titles = [note.text for note in drawn(frame, "throughput_over_time", repetition=1).layout.annotations]
+    assert all("repetition 1 of 4" in title for title in titles)
+
+
+def test_pairs_have_a_line_at_one_and_an_interval(eight: Frame) -> None:
+    record = run_record(4, per_host=2, blocks=3, runtime_s=2.0, loads=(LoadMode.TOGETHER,))
+    figure = drawn(framed(record), "calyx_vs_fio")
+    assert sum(1 for shape in figure.layout.shapes if shape.type == "line" and shape.y0 == shape.y1 == 1.0) == 6
+    assert any(np.isfinite(value) for trace in figure.data for value in trace.error_y.array)
+    assert "range" in figure.data[0].text[0]
+
+
+def test_the_cpu_split_says_what_is_sampled_and_what_is_exact(eight: Frame) -> None:
+    names = legend_of(drawn(eight, "cpu_split"))
+    assert names == [
+        "user (sampled)",
+        "system (sampled)",
+        "softirq (sampled)",
+        "iowait (sampled)",
+        "busy (schedstat)",
+        "engine alone",
+    ]
+
+
+def test_a_run_of_another_load_is_drawn_and_named() -> None:
+    frame = framed(run_record(2, per_host=2, blocks=1, runtime_s=2.0, loads=(LoadMode.ALONE,)))
+    titles = [note.text for note in drawn(frame, "p99_by_guest").layout.annotations]
+    assert titles == ["randread-4k (alone)", "seqwrite-1m (alone)"]
+    with pytest.raises(NothingToDraw, match="together"):
+        drawn(frame, "p99_by_guest", load="together")
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(1e3, 1e9), (9e5, 1.1e6), (5e4, 6e4), (1.0, 1.0), (3e5, 4e7), (0.8, 1.25), (0.02, 40.0)]
+)
+def test_log_axes_have_a_few_round_ticks_inside(low: float, high: float) -> None:
+    ticks = panels.log_ticks(low, high)
+    assert 1 <= len(ticks) <= 9
+    assert ticks == sorted(ticks)
+    assert all(low / 10 <= tick <= high * 10 for tick in ticks)
+    assert all(float(f"{tick:.3g}") == pytest.approx(tick) for tick in ticks)
