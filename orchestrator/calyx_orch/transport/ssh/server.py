@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import asyncssh
+
+from calyx_orch.transport import CLOSE_TIMEOUT_S
 
 
 def write_key(path: Path, comment: str) -> str:
@@ -63,6 +66,10 @@ class LoopbackServer:
             session.exit(status if status >= 0 else 128 - status)
         finally:
             self._running.discard(program)
+            # What asyncssh set up to copy stdin is only taken down here.
+            with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await session.wait_closed()
 
     async def close(self) -> None:
         """Stop listening, and end what still runs."""
