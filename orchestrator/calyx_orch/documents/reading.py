@@ -109,7 +109,7 @@ def child(node: Node | None, step: str | int) -> tuple[Node, Node] | None:
     return None
 
 
-class _Stop(Exception):  # noqa: N818 - not an error of ours: the end of reading
+class _Stop(Exception):
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
         self.message, self.line, self.column = message, line, column

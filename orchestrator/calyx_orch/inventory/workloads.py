@@ -17,7 +17,8 @@ from calyx_orch.model import Rw, Workload
 
 DEFAULT_PRESET = "four-corners"
 WORKLOADS_MAX = 1000
-IN_FLIGHT_MAX = 4 * units.GIB
+BUFFER_BYTES_MAX = units.GIB  # of each job: the kernel registers no more in one piece
+INTERVALS_MAX = 1_000_000  # as the engine has it
 
 # The inventory's (fio's) word -> the field of model.Workload, and the suffix of a value in a generated name.
 _PARAMETERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
@@ -147,11 +148,16 @@ class Expansion:
                 f"'{workload.name}': size {units.format_bytes(workload.size_bytes)} is less than bs x iodepth = "
                 f"{units.format_bytes(least)}: every I/O in flight needs a place of its own",
             )
-        elif least * workload.numjobs > IN_FLIGHT_MAX:
+        elif least > BUFFER_BYTES_MAX:
             self._problem(
                 (*path, "iodepth"),
-                f"'{workload.name}': bs x iodepth x numjobs = {units.format_bytes(least * workload.numjobs)} in flight: more than "
-                f"{units.format_bytes(IN_FLIGHT_MAX)}",
+                f"'{workload.name}': bs x iodepth = {units.format_bytes(least)} of buffers a job: more than "
+                f"{units.format_bytes(BUFFER_BYTES_MAX)}",
+            )
+        elif workload.runtime_s * 1000 / workload.interval_ms >= INTERVALS_MAX:
+            self._problem(
+                (*path, "runtime"),
+                f"'{workload.name}': its runtime holds {INTERVALS_MAX} intervals or more: choose a longer interval_ms",
             )
         elif workload.interval_ms > workload.runtime_s * 1000:
             self._problem((*path, "interval_ms"), f"'{workload.name}': interval_ms is longer than its runtime")
