@@ -1,0 +1,101 @@
+"""The page in a real Chromium, without network: every figure draws, no error is logged, no script slips in."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from calyx_orch.analysis.summary import summarise
+from calyx_orch.model import RunRecord
+from calyx_orch.report import figures, page
+from report_records import run_record
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=30000",
+)  # fmt: skip
+SLIPPED = """
+<script>window.addEventListener("load", function () { document.documentElement.setAttribute("data-slipped", "in"); });</script>
+"""
+
+
+def opened(path: Path, profile: Path, width: int = 1400) -> tuple[str, list[str]]:
+    """The document after drawing, and the lines that the page logged."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed")
+    command = [
+        CHROMIUM,
+        *FLAGS,
+        f"--user-data-dir={profile}",
+        f"--window-size={width},2000",
+        "--dump-dom",
+        path.as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout, done.stderr[-2000:]
+    return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def report(record: RunRecord, folder: Path) -> Path:
+    return page.write(record, summarise(record), out=folder / "report.html")
+
+
+def plots(dom: str) -> list[str]:
+    """The drawn document of each figure."""
+    return re.split(r"<figure ", dom)[1:]
+
+
+@pytest.mark.parametrize(("guests", "width"), [(1, 1400), (8, 700), (64, 1400)])
+def test_every_figure_draws_its_traces_without_an_error(guests: int, width: int, tmp_path: Path) -> None:
+    record = run_record(guests, per_host=min(16, max(1, guests // 2)), blocks=1, runtime_s=5.0)
+    dom, logged = opened(report(record, tmp_path), tmp_path / "profile", width)
+    assert logged == []
+    assert f'data-drawn="{len(figures.names())}"' in dom
+    assert len(plots(dom)) == len(figures.names())
+    for drawn in plots(dom):
+        assert drawn.count('class="main-svg"') >= 2
+        marks = re.findall(r'<path class="(?:js-line|point|js-fill)"[^>]*\bd="M[^"]+"', drawn)
+        marks += re.findall(r'<g class="point"><path d="M[^"]+"', drawn)
+        assert len(marks) >= 1, drawn[:300]
+
+
+def test_a_script_that_slipped_into_the_page_does_not_run_and_is_logged(tmp_path: Path) -> None:
+    path = report(run_record(1, per_host=1, blocks=1, runtime_s=2.0), tmp_path)
+    path.write_text(path.read_text(encoding="utf-8").replace("<main>", SLIPPED + "<main>", 1), encoding="utf-8")
+    dom, logged = opened(path, tmp_path / "profile")
+    assert "data-slipped" not in dom.split("<body>")[0]
+    assert any("Content Security Policy" in line for line in logged)
+    assert "data-drawn=" in dom
+
+
+def test_a_guest_named_like_html_is_drawn_as_text(tmp_path: Path) -> None:
+    record = run_record(2, per_host=2, blocks=1, runtime_s=2.0)
+    evil = "<b onclick=x>vm</b><img src=x>"
+
+    def named(name: str) -> str:
+        return evil if name == "hv1-vm01" else name
+
+    inventory = record.plan.inventory
+    members = tuple(replace(guest, name=named(guest.name)) for guest in inventory.guests)
+    rounds = tuple(replace(one, guests=tuple(map(named, one.guests))) for one in record.plan.rounds)
+    record = replace(
+        record,
+        plan=replace(record.plan, inventory=replace(inventory, guests=members), rounds=rounds),
+        measurements=tuple(replace(m, guest=named(m.guest)) for m in record.measurements),
+        outcomes=tuple(replace(one, guest=named(one.guest)) for one in record.outcomes),
+    )
+    dom, logged = opened(report(record, tmp_path), tmp_path / "profile")
+    assert logged == []
+    assert "<img" not in dom.split("<script")[0]
+    assert "<b onclick" not in dom
+    legend = plots(dom)[1]
+    assert "&lt;b onclick=x&gt;vm&lt;/b&gt;&lt;img src=x&gt;" in legend
