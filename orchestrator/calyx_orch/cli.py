@@ -8,7 +8,6 @@ import traceback
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from calyx_orch import __version__
@@ -146,10 +145,10 @@ def main() -> None:
 def _guarded() -> int:
     try:
         return app(standalone_mode=False) or 0
-    except click.exceptions.Abort:
+    except typer.Abort:
         return EXIT_INTERRUPTED
-    except click.ClickException as error:
-        error.show()
+    except typer.TyperException as error:
+        _say(error.format_message())
         return EXIT_CANNOT_START
     except CalyxError as error:
         _say(f"calyx-orch: {error}" if not isinstance(error, UsageError) else str(error))
