@@ -17,7 +17,10 @@ ROUND_OVERHEAD_S = 1.5  # clocks before and after, arming, collecting
 
 @dataclass(frozen=True)
 class PlanRow:
-    """One row of --dry-run. `kind` is guest, vm_host, storage or total; `limit_bytes` what may be new there (0: no limit of it).
+    """One row of --dry-run. `kind` is guest, vm_host, storage or total.
+
+    `limit_bytes` is what may be new there (0: nothing limits
+    it: a guest, or a vm_host whose guests lie on a storage that limits them).
 
     `written_max_bytes` is None when some writing round has no rate: `written` then says for how long it writes.
     """
@@ -104,7 +107,8 @@ def _row(plan: Plan, place: tuple[str, str], here: _Sum, new_bytes: int, growth:
         kind=place[0], name=place[1], rounds=here.rounds,
         seconds=plan.estimated_s if place[0] == "total" else here.seconds,
         new_bytes=new_bytes, written_max_bytes=None if here.unlimited_s else most, written=written,
-        limit_bytes=growth.limit_bytes if growth else 0, exceeds=growth.exceeds if growth else False,
+        limit_bytes=growth.limit_bytes if growth is not None and growth.kind != "guest" and growth.new_bytes else 0,
+        exceeds=growth.exceeds if growth else False,
     )  # fmt: skip
 
 
