@@ -168,8 +168,13 @@ def test_the_shares_of_a_rate_add_up_and_leave_no_direction_without_a_limit(rate
 
 def test_colons_in_a_path_are_escaped() -> None:
     """A-024: unescaped, fio takes them for separators and writes other files."""
-    assert fio.escape("/tmp/cx/by:path/t0:1") == "/tmp/cx/by\\:path/t0\\:1"
-    assert fio.escape("/tmp/cx/with space/t 1,2") == "/tmp/cx/with space/t 1,2"
+    assert fio.file_option("/tmp/cx/by:path/t0:1") == "--filename=/tmp/cx/by\\:path/t0\\:1"
+    assert fio.file_option("/tmp/cx/with space/t 1,2") == "--filename=/tmp/cx/with space/t 1,2"
+
+
+def test_a_path_at_which_fio_would_see_a_comment_is_given_another_way() -> None:
+    """A `filename` ends at `;` or `#`: fio would use another file."""
+    assert fio.file_option("/tmp/a#b:c/job.0") == "--filename_format=/tmp/a#b:c/job.0"
 
 
 def test_the_waiter_is_quoted_for_the_shell() -> None:

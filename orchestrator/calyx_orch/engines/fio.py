@@ -15,10 +15,11 @@ from typing import Any
 from calyx_orch.engines.answers import Command, blank, deadline_ns, optional_count, ramp_ns, refusal, runtime_ns
 from calyx_orch.engines.buckets import BUCKETS
 from calyx_orch.engines.fio_documents import FioDirection, FioOutput, LogLine, parse_log, read_output
-from calyx_orch.model import Answers, Direction, Guest, Histogram, Measurement, Round, Series, Workload
+from calyx_orch.model import Answers, Direction, Guest, Histogram, LoadMode, Measurement, Round, Series, Workload
 
 LOG = "calyx"  # stem of the interval logs in the agent's work directory
 STEADY_CLOCKS = ("tsc", "hyperv_clocksource_tsc_page")  # where fio may read the time stamp counter itself
+NOTES_MAX = 20
 RUNTIME_SHORTFALL = 0.9  # a job that ran less than this of its runtime did not run to its end
 
 
@@ -51,6 +52,8 @@ def command(
         *(_set_up(taken) if ioengine == "io_uring" else ()),
         "--lat_percentiles=1",
         "--clat_percentiles=0",
+        "--disable_slat=1",  # the parts of total latency are not asked for: 40 ns an I/O that fio is spared
+        "--disable_clat=1",
         f"--write_bw_log={LOG}",
         f"--write_iops_log={LOG}",
         f"--log_avg_msec={workload.interval_ms}",
@@ -58,7 +61,7 @@ def command(
         f"--exec_prerun={_waiter(hello)}",
     ]
     for number, path in enumerate(paths):
-        arguments += [f"--name=job{number}", f"--filename={escape(path)}"]
+        arguments += [f"--name=job{number}", file_option(path)]
     pairs: list[tuple[str, str | int]] = [("hold", len(paths))]
     pairs += [("arg", argument) for argument in arguments]
     pairs += [("ramp_ns", ramp), ("runtime_ns", runtime_ns(round_))]
@@ -67,9 +70,15 @@ def command(
     return Command("exec", tuple(pairs))
 
 
-def escape(path: str) -> str:
-    """A file's name as fio's `filename` takes it: an unescaped colon would make it several files."""
-    return path.replace("\\", "\\\\").replace(":", "\\:")
+def file_option(path: str) -> str:
+    """The option that makes fio use exactly this one file.
+
+    `filename` splits at colons that are not escaped (a backslash means something only in front of one) and ends at `;` or
+    `#`; a path with one of these goes as `filename_format`, which fio takes as it is but for `$jobname` and the like.
+    """
+    if ";" in path or "#" in path:
+        return f"--filename_format={path}"
+    return "--filename=" + path.replace(":", "\\:")
 
 
 def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
@@ -81,8 +90,7 @@ def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
     exited = answers.messages.get("exited")
     if exited is None:
         return replace(measurement, why="the guest sent no end of fio")
-    stopped = exited.get("status") == "stopped"
-    exit_status = 0 if stopped else optional_count(exited, "status", "the message `exited`") or 0
+    exit_status = 0 if _was_stopped(exited) else optional_count(exited, "status", "the message `exited`") or 0
     stderr = answers.documents.get("stderr", "")
     output = read_output(answers.documents.get("stdout", ""), stderr, exit_status)
     status, why = _verdict(round_, output, exited)
@@ -160,12 +168,14 @@ def _logs(number: int) -> tuple[str, str]:
 def _verdict(round_: Round, output: FioOutput, exited: Mapping[str, Any]) -> tuple[str, str]:
     """Status and reason; exit status and fio's own error are not trusted alone."""
     if exited.get("timed_out"):
-        return "failed", "fio ran past its deadline and was ended"
-    if exited.get("status") == "stopped":
-        return "stopped", "fio was stopped"
+        return "failed", f"fio ran past its deadline: {exited.get('why') or 'it was ended'}"
+    if _was_stopped(exited):
+        return "stopped", str(exited.get("why") or "fio was stopped")
     signal = exited.get("signal")
     if signal:
         return "failed", f"fio was ended by signal {signal}"
+    if exited.get("why"):
+        return "failed", str(exited["why"])
     if output.status != "ok":
         return "failed", output.why
     wanted_ms = runtime_ns(round_) / 1_000_000
@@ -175,8 +185,13 @@ def _verdict(round_: Round, output: FioOutput, exited: Mapping[str, Any]) -> tup
     return "ok", ""
 
 
+def _was_stopped(exited: Mapping[str, Any]) -> bool:
+    return exited.get("stopped") is True or exited.get("status") == "stopped"
+
+
 def _notes(output: FioOutput) -> tuple[str, ...]:
-    return output.messages[:20]
+    """What fio said besides its result, without the word that each job has about its `exec_prerun`."""
+    return tuple(line for line in output.messages if "Saving output of prerun in" not in line)[:NOTES_MAX]
 
 
 def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, answers: Answers) -> Measurement:
@@ -206,11 +221,11 @@ def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, an
 
 
 def _ramp_of(round_: Round, answers: Answers) -> int:
-    """The ramp that fio had in ns, from the CPU window that the agent counts from the start line; else the plan's."""
+    """The ramp that fio had in ns. In a staggered round it was lengthened: then the agent's CPU window tells by how much."""
     usage = answers.messages.get("usage")
-    start_ns = optional_count(usage, "window_start_ns", "the message `usage`") if usage else None
-    if start_ns is None or start_ns < answers.held_start_ns:
+    if round_.load is not LoadMode.STAGGERED or usage is None:
         return ramp_ns(round_)
+    start_ns = optional_count(usage, "window_start_ns", "the message `usage`") or 0
     return max(start_ns - answers.held_start_ns, ramp_ns(round_))
 
 
