@@ -2,9 +2,10 @@
  *
  * The agent's state, and the one command that it works on.
  *
- * The main thread owns stdin, stdout and the timers and never waits for anything else. Each command that takes time runs in a
- * thread of its own; `arm` and `stop` reach it through its lock. What it says while it works goes to stdout at once; its
- * closing messages are kept and sent when its thread has ended, so that the next command never finds the agent busy.
+ * The main thread owns stdin, stdout and the timers and never waits for anything else. Each command that takes time
+ * runs in a thread of its own; `arm` and `stop` reach it through its lock. What it says while it works goes to stdout
+ * at once; its closing messages are kept and sent when its thread has ended, so that the next command never finds the
+ * agent busy.
  *
  *   WORKING --ready--> READY --arm--> ARMED --(thread ends)--> done
  *   stop asks for the end from any state; kill also forgoes the grace that a program gets between TERM and KILL
@@ -102,6 +103,6 @@ void work_prepare(struct command *command); /* prepare.c */
 void work_clean(struct command *command);   /* prepare.c */
 void work_settle(struct command *command);  /* quiet.c */
 void work_lost(struct command *command);    /* quiet.c */
-void work_run(struct command *command);     /* run.c */
+void work_run(struct command *command);	    /* run.c */
 
 #endif

@@ -30,7 +30,8 @@ static int memory_file(const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Between fork and exec: only what a process with threads may do there. Tells errno through the pipe when exec fails. */
+/* Between fork and exec: only what a process with threads may do there. Tells errno through the pipe when exec fails.
+ */
 static void become(const char *const *arguments, const char *directory, const int output_fd[2], int tell_fd)
 {
 	struct sigaction standard = {.sa_handler = SIG_DFL};
@@ -129,7 +130,8 @@ static void signal_all(const struct child *child, int signal)
 
 	if (!child->ended)
 		kill(-child->pid, signal);
-	/* Workers of fio call setsid and so leave the group. TERM is for the program, which tells them; KILL is for all. */
+	/* Workers of fio call setsid and so leave the group. TERM is for the program, which tells them; KILL is for
+	 * all. */
 	if (signal != SIGKILL && !child->ended)
 		return;
 	count = proc_descendants(getpid(), true, pids, DESCENDANTS_MAX);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program that the agent runs: in a process group of its own, killed when the agent dies, output kept in memory. It is over
- * only when all its descendants are over; the agent is their reaper.
+ * A program that the agent runs: in a process group of its own, killed when the agent dies, output kept in memory. It
+ * is over only when all its descendants are over; the agent is their reaper.
  */
 #ifndef CALYX_AGENT_CHILD_H
 #define CALYX_AGENT_CHILD_H
@@ -31,7 +31,8 @@ struct child_orders {
 	uint64_t deadline_ns;
 };
 
-/* One look at the child, to be repeated: TERM at a stop or at the deadline, KILL after the grace. True when it is over. */
+/* One look at the child, to be repeated: TERM at a stop or at the deadline, KILL after the grace. True when it is over.
+ */
 bool child_step(struct child *child, const struct child_orders *orders);
 /* When to look again. */
 uint64_t child_next_look_ns(const struct child *child, uint64_t began_ns);

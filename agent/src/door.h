@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second door: a job in this process, for the Python module. The same `run` line as the executable's goes in, and the
- * same result document comes out.
+ * The second door: a job in this process, for the Python module. The same `run` line as the executable's goes in, and
+ * the same result document comes out.
  */
 #ifndef CALYX_AGENT_DOOR_H
 #define CALYX_AGENT_DOOR_H

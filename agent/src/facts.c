@@ -19,7 +19,7 @@
 #include "place.h"
 #include "proc.h"
 
-static const char *const usual_places[] = {"/usr/local/bin", "/usr/local/sbin", "/usr/bin",   "/bin",
+static const char *const usual_places[] = {"/usr/local/bin", "/usr/local/sbin", "/usr/bin",	"/bin",
 					   "/usr/sbin",	     "/sbin",		"/opt/fio/bin", NULL};
 
 static void write_file_text(struct json *json, const char *key, const char *path)
@@ -71,8 +71,10 @@ static void write_io_uring(struct json *json)
 		bool known = place_attribute("", "/proc/sys/kernel/io_uring_disabled", disabled);
 
 		snprintf(why, sizeof(why), "io_uring_setup: %s (%s); kernel.io_uring_disabled is %s",
-			 error == -EPERM ? "EPERM" : error == -ENOSYS ? "ENOSYS" : "error", strerror(-error),
-			 known ? disabled : "not known to this kernel");
+			 error == -EPERM    ? "EPERM"
+			 : error == -ENOSYS ? "ENOSYS"
+					    : "error",
+			 strerror(-error), known ? disabled : "not known to this kernel");
 	}
 	json_key(json, "io_uring");
 	json_object(json);

@@ -14,7 +14,8 @@
 
 #define MADE_MAX 64
 
-/* Lives in memory that the guard shares, so that it can remove what a killed agent left. An empty path is a free place. */
+/* Lives in memory that the guard shares, so that it can remove what a killed agent left. An empty path is a free place.
+ */
 struct record {
 	char work[PATH_MAX];
 	char made[MADE_MAX][PATH_MAX];
@@ -25,9 +26,11 @@ struct record {
 int files_make_work(struct record *record, const char *executable);
 /* Makes a directory for layouts below `parent`; *place is its index in record->made. 0 or -errno. */
 int files_make_directory(struct record *record, const char *parent, unsigned int *place);
-/* Removes a directory that was made and its files; retries for a second while it is busy. 0 or -errno, ENOENT is fine. */
+/* Removes a directory that was made and its files; retries for a second while it is busy. 0 or -errno, ENOENT is fine.
+ */
 int files_remove_directory(const char *path);
-/* Removes all that was made; when `out` is given it gets the `cleaned` message. The number that could not be removed. */
+/* Removes all that was made; when `out` is given it gets the `cleaned` message. The number that could not be removed.
+ */
 int files_clean(struct record *record, struct buffer *out);
 /* Removes a directory with all that is in it, never following a symbolic link. 0 or -errno of the first failure. */
 int files_remove_tree(const char *path);

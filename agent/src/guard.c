@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The guard: see guard.h. It is the parent, and not a child, because orphans of a killed agent then become its own children,
- * so that it finds every one of them. It holds neither stdin nor stdout: the channel closes when the agent ends.
+ * The guard: see guard.h. It is the parent, and not a child, because orphans of a killed agent then become its own
+ * children, so that it finds every one of them. It holds neither stdin nor stdout: the channel closes when the agent
+ * ends.
  */
 #include "guard.h"
 
@@ -18,7 +19,8 @@
 #include "moment.h"
 
 #define TICK_S 2
-#define LEASE_GRACE_TICKS 3 /* the agent ends by itself when its lease is over; this long after, it is taken for dead */
+#define LEASE_GRACE_TICKS 3 /* the agent ends by itself when its lease is over; this long after, it is taken for dead  \
+			     */
 #define SIGNAL_GRACE_TICKS 3
 
 struct watch {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command `exec hold=N`: starts a program early, waits until all N of its parts stand at the gate, releases them at the
- * start line and accounts for the same window as a `run` (docs/protocol.md).
+ * The command `exec hold=N`: starts a program early, waits until all N of its parts stand at the gate, releases them at
+ * the start line and accounts for the same window as a `run` (docs/protocol.md).
  */
 #include "agent.h"
 
@@ -122,7 +122,8 @@ static void send_started(struct hold *hold, uint64_t now_ns, uint64_t bound_ns, 
 	command_send(hold->command, &lines);
 }
 
-/* Watches the I/O counters of the program and its descendants from the start line on. Short, so it does not look for a stop. */
+/* Watches the I/O counters of the program and its descendants from the start line on. Short, so it does not look for a
+ * stop. */
 static void watch_first_io(struct hold *hold)
 {
 	uint64_t before_ns, now_ns;

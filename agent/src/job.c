@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define KEYS                                                                                                           \
-	"path* rw bs iodepth size ramp_ns runtime_ns rwmixread rate_iops direct fsync seed data_seed interval_ns setup "   \
+	"path* rw bs iodepth size ramp_ns runtime_ns rwmixread rate_iops direct fsync seed data_seed interval_ns "     \
+	"setup "                                                                                                       \
 	"refill buffers files deadline_ns ramp_extra_ns"
 #define HOUR_NS (3600ull * 1000000000ull)
 #define TIME_MAX_NS (24 * 366 * HOUR_NS)
@@ -34,7 +35,8 @@ const char *job_refill_name(enum calyx_refill refill)
 }
 
 /* The index of the key's value in names; 0, the first, when the key is absent. */
-static int parse_name(const struct line *line, const char *key, const char *const *names, unsigned int *index, char *why)
+static int parse_name(const struct line *line, const char *key, const char *const *names, unsigned int *index,
+		      char *why)
 {
 	const char *text = line_get(line, key);
 
@@ -75,8 +77,7 @@ static int parse_numbers(const struct line *line, struct calyx_job *job, char *w
 	    line_number(line, "runtime_ns", 0, TIME_MAX_NS, &job->runtime_ns, why) ||
 	    line_number(line, "rwmixread", 50, 100, &rwmixread, why) ||
 	    line_number(line, "rate_iops", 0, all, &job->rate_iops, why) ||
-	    line_number(line, "direct", 1, 1, &direct, why) ||
-	    line_number(line, "fsync", 0, UINT32_MAX, &fsync, why) ||
+	    line_number(line, "direct", 1, 1, &direct, why) || line_number(line, "fsync", 0, UINT32_MAX, &fsync, why) ||
 	    line_number(line, "seed", 1, all, &job->seed, why) ||
 	    line_number(line, "data_seed", 1, all, &job->data_seed, why) ||
 	    line_number(line, "interval_ns", 100000000, TIME_MAX_NS, &job->interval_ns, why) ||

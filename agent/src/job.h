@@ -8,7 +8,8 @@
 #include "calyx/engine.h"
 #include "protocol.h"
 
-/* The job points into the line and into `paths`: keep the line, free with job_free. 0 or -errno with a sentence in why. */
+/* The job points into the line and into `paths`: keep the line, free with job_free. 0 or -errno with a sentence in why.
+ */
 struct job {
 	struct calyx_job job;
 	const char **paths;

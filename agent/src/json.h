@@ -2,8 +2,8 @@
  *
  * Writing JSON into a growing buffer. It is only ever written here, never parsed.
  *
- * Text that is valid UTF-8 passes as it is; text that is not is taken as Latin-1 as a whole (every byte above 0x7f becomes
- * \u00XX), so that any bytes come through and the reader can tell both cases apart by the digest of a document.
+ * Text that is valid UTF-8 passes as it is; text that is not is taken as Latin-1 as a whole (every byte above 0x7f
+ * becomes \u00XX), so that any bytes come through and the reader can tell both cases apart by the digest of a document.
  */
 #ifndef CALYX_AGENT_JSON_H
 #define CALYX_AGENT_JSON_H

@@ -159,8 +159,8 @@ static const struct {
 	const char *verb;
 	void (*work)(struct command *command);
 } working_verbs[] = {
-	{"clean", work_clean},	 {"exec", work_exec}, {"facts", work_facts},   {"lost", work_lost},
-	{"prepare", work_prepare}, {"run", work_run},	  {"settle", work_settle},
+	{"clean", work_clean},	   {"exec", work_exec}, {"facts", work_facts},	 {"lost", work_lost},
+	{"prepare", work_prepare}, {"run", work_run},	{"settle", work_settle},
 };
 
 static int begin_work(struct agent *agent, struct line *line, void (*work)(struct command *command), char *why)
@@ -283,10 +283,13 @@ static const char *check_ends(struct agent *agent)
 	return NULL;
 }
 
-static int until_ms(uint64_t next_ns)
+/* Until the next beat, or the end of the lease if that comes before. */
+static int timeout_ms(struct agent *agent, uint64_t beat_ns)
 {
-	uint64_t now_ns = moment_now_ns();
+	uint64_t lease_ns = atomic_load(&agent->record->lease_ns), now_ns = moment_now_ns(), next_ns = beat_ns;
 
+	if (lease_ns && atomic_load(&agent->record->heard_ns) + lease_ns < next_ns)
+		next_ns = atomic_load(&agent->record->heard_ns) + lease_ns;
 	return next_ns <= now_ns ? 0 : (int)((next_ns - now_ns) / MS_NS) + 1;
 }
 
@@ -301,7 +304,7 @@ static const char *turn(struct agent *agent, struct input *input, uint64_t *beat
 	const char *end = NULL;
 	uint64_t events;
 
-	if (poll(polled, 3, until_ms(*beat_ns)) < 0)
+	if (poll(polled, 3, timeout_ms(agent, *beat_ns)) < 0)
 		return errno == EINTR ? NULL : "poll failed";
 	if (polled[2].revents && read(agent->outbox.wake_fd, &events, sizeof(events)) < 0 && errno != EAGAIN)
 		return "its event counter failed";

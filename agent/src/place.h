@@ -17,7 +17,8 @@ struct mount {
 
 /* The mount that holds an existing path, by /proc/self/mountinfo. False when there is none to be found. */
 bool place_mount(const char *path, struct mount *mount);
-/* The directory in /sys of the whole disk below an existing path (of a partition: its parent). False when there is none. */
+/* The directory in /sys of the whole disk below an existing path (of a partition: its parent). False when there is
+ * none. */
 bool place_disk(const char *path, char sysfs[PATH_MAX]);
 /* Does the data of an existing path lie in memory (tmpfs, ramfs, an overlay or a loop device on them, a RAM disk)? */
 bool place_is_ram(const char *path);

@@ -80,13 +80,14 @@ static int check_parent(const struct layout_job *job, char *why)
 		return -ENOTDIR;
 	}
 	if (job->size * job->files > (uint64_t)space.f_bavail * space.f_frsize) {
-		snprintf(why, WHY_MAX, "No space left on device: %.300s has %" PRIu64 " bytes free, %" PRIu64 " are needed",
+		snprintf(why, WHY_MAX,
+			 "No space left on device: %.300s has %" PRIu64 " bytes free, %" PRIu64 " are needed",
 			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->size * job->files);
 		return -ENOSPC;
 	}
 	if (space.f_files && job->files + 1 > space.f_favail) {
-		snprintf(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed", job->parent,
-			 (uint64_t)space.f_favail, job->files + 1);
+		snprintf(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed",
+			 job->parent, (uint64_t)space.f_favail, job->files + 1);
 		return -ENOSPC;
 	}
 	return 0;
@@ -126,8 +127,8 @@ static int lay_out(struct layout_job *job, const char *directory, struct json *j
 		int error;
 
 		snprintf(path, sizeof(path), "%s/job.%" PRIu64, directory, i);
-		error = calyx_target_layout(path, job->size, job->seed + i * SEED_STEP, job->max_bytes_per_s, on_progress,
-					    job, &layout, why);
+		error = calyx_target_layout(path, job->size, job->seed + i * SEED_STEP, job->max_bytes_per_s,
+					    on_progress, job, &layout, why);
 		if (error)
 			return error;
 		job->done_bytes += job->size;
@@ -143,8 +144,8 @@ static void refuse_layout(struct layout_job *job, int error, const char *why)
 	struct statvfs space = {0};
 
 	if (error == -ENOSPC && !statvfs(job->parent, &space))
-		command_refuse(job->command, error, "%.200s (%.150s: %" PRIu64 " bytes and %" PRIu64 " inodes free)", why,
-			       job->parent, (uint64_t)space.f_bavail * space.f_frsize, (uint64_t)space.f_favail);
+		command_refuse(job->command, error, "%.200s (%.150s: %" PRIu64 " bytes and %" PRIu64 " inodes free)",
+			       why, job->parent, (uint64_t)space.f_bavail * space.f_frsize, (uint64_t)space.f_favail);
 	else
 		command_refuse(job->command, error, "%s", error == -ECANCELED ? "stopped while laying out files" : why);
 }
@@ -197,7 +198,8 @@ void work_prepare(struct command *command)
 	if (!error) {
 		error = files_make_directory(command->agent->record, job.parent, &place);
 		if (error)
-			snprintf(why, sizeof(why), "cannot make a directory in %.300s: %s", job.parent, strerror(-error));
+			snprintf(why, sizeof(why), "cannot make a directory in %.300s: %s", job.parent,
+				 strerror(-error));
 	}
 	if (error) {
 		command_refuse(command, error, "%s", why);

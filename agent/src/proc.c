@@ -58,9 +58,9 @@ int proc_stat(pid_t pid, struct proc_stat *stat)
 		return (int)length;
 	/* The command's name, in parentheses, may itself hold any character. */
 	after = strrchr(text, ')');
-	if (!after || sscanf(after + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNd64
-					" %" SCNd64,
-			     &state, &ppid, &user, &system, &children_user, &children_system) != 6)
+	if (!after ||
+	    sscanf(after + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64,
+		   &state, &ppid, &user, &system, &children_user, &children_system) != 6)
 		return -EIO;
 	*stat = (struct proc_stat){
 		.ppid = ppid,

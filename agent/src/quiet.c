@@ -47,33 +47,91 @@ static bool is_idle(const char *disk)
 	return !reads && !writes;
 }
 
-static void settle(struct command *command, const char *path, uint64_t timeout_ms)
-{
-	uint64_t began_ns = moment_now_ns(), idle_since_ns = 0, now_ns;
-	char disk[PATH_MAX] = "";
-	unsigned int seen = 0;
-	struct json json;
-	bool idle = false;
+/* syncfs cannot be interrupted and may take minutes, so a thread of its own does it; whoever lets go last frees this.
+ */
+struct flush {
 	int fd;
+	_Atomic bool done;
+	_Atomic int holders;
+};
 
-	place_disk(path, disk);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0) {
-		command_refuse(command, errno, "cannot open %.300s: %s", path, strerror(errno));
+static void flush_release(struct flush *flush)
+{
+	if (atomic_fetch_sub(&flush->holders, 1) > 1)
 		return;
+	close(flush->fd);
+	free(flush);
+}
+
+static void *flush_thread(void *argument)
+{
+	struct flush *flush = argument;
+
+	syncfs(flush->fd);
+	atomic_store(&flush->done, true);
+	flush_release(flush);
+	return NULL;
+}
+
+/* Begins to write out what is dirty, so that it is not written in the middle of the next round. NULL and -errno in
+ * *error. */
+static struct flush *flush_begin(const char *path, int *error)
+{
+	struct flush *flush = calloc(1, sizeof(*flush));
+	pthread_t thread;
+
+	if (!flush) {
+		*error = -ENOMEM;
+		return NULL;
 	}
-	syncfs(fd); /* what is dirty now is written now, not in the middle of the next round */
-	close(fd);
-	do {
-		now_ns = moment_now_ns();
-		if (!is_idle(disk))
+	atomic_store(&flush->holders, 2);
+	flush->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	*error = flush->fd < 0 ? -errno : -pthread_create(&thread, NULL, flush_thread, flush);
+	if (*error) {
+		if (flush->fd >= 0)
+			close(flush->fd);
+		free(flush);
+		return NULL;
+	}
+	pthread_detach(thread);
+	return flush;
+}
+
+static bool wait_until_idle(struct command *command, const char *disk, const struct flush *flush, uint64_t end_ns)
+{
+	uint64_t idle_since_ns = 0, now_ns;
+	unsigned int seen = 0;
+
+	while ((now_ns = moment_now_ns()) < end_ns && !command_stopped(command)) {
+		if (!atomic_load(&flush->done) || !is_idle(disk))
 			idle_since_ns = 0;
 		else if (!idle_since_ns)
 			idle_since_ns = now_ns;
-		idle = idle_since_ns && now_ns - idle_since_ns >= IDLE_NS;
-		if (!idle)
-			command_sleep(command, &seen, now_ns + LOOK_NS);
-	} while (!idle && !command_stopped(command) && now_ns < began_ns + timeout_ms * MS_NS);
+		if (idle_since_ns && now_ns - idle_since_ns >= IDLE_NS)
+			return true;
+		command_sleep(command, &seen, now_ns + LOOK_NS);
+	}
+	return false;
+}
+
+static void settle(struct command *command, const char *path, uint64_t timeout_ms)
+{
+	uint64_t began_ns = moment_now_ns();
+	char disk[PATH_MAX];
+	struct flush *flush;
+	struct json json;
+	bool idle;
+	int error;
+
+	if (!place_disk(path, disk))
+		disk[0] = 0;
+	flush = flush_begin(path, &error);
+	if (!flush) {
+		command_refuse(command, error, "cannot open %.300s: %s", path, strerror(-error));
+		return;
+	}
+	idle = wait_until_idle(command, disk, flush, began_ns + timeout_ms * MS_NS);
+	flush_release(flush);
 	json = message_begin(&command->closing, "settled");
 	json_bool(&json, "idle", idle);
 	json_u64(&json, "waited_ns", moment_now_ns() - began_ns);
@@ -134,7 +192,8 @@ void work_lost(struct command *command)
 		command_refuse(command, EINVAL, "%s", why);
 		return;
 	}
-	/* A move to another CPU would look like lost time; this thread ends with the command, so the binding does too. */
+	/* A move to another CPU would look like lost time; this thread ends with the command, so the binding does too.
+	 */
 	CPU_ZERO(&one);
 	if (cpu >= 0) {
 		CPU_SET((size_t)cpu, &one);

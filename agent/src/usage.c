@@ -26,8 +26,8 @@
 
 #define THREADS_MAX 512
 #define PIDS_MAX 512
-/* The list of processes and the breakdown by thread are taken this long before each sample, the same at both ends: they take
- * their time, and threads may end with the window. */
+/* The list of processes and the breakdown by thread are taken this long before each sample, the same at both ends: they
+ * take their time, and threads may end with the window. */
 #define LIST_AHEAD_NS (50 * MS_NS)
 #define THREADS_AHEAD_NS (10 * MS_NS)
 #define STAT_FIELDS 8
@@ -83,7 +83,8 @@ static void sample_engine(const struct usage *usage, struct sample *sample)
 	}
 	getrusage(RUSAGE_CHILDREN, &ended);
 	sample->engine_user_ns = (uint64_t)ended.ru_utime.tv_sec * SECOND_NS + (uint64_t)ended.ru_utime.tv_usec * 1000;
-	sample->engine_system_ns = (uint64_t)ended.ru_stime.tv_sec * SECOND_NS + (uint64_t)ended.ru_stime.tv_usec * 1000;
+	sample->engine_system_ns =
+		(uint64_t)ended.ru_stime.tv_sec * SECOND_NS + (uint64_t)ended.ru_stime.tv_usec * 1000;
 	sample->engine_ns = sample->engine_user_ns + sample->engine_system_ns;
 	for (size_t i = 0; i < usage->pids_count; i++) {
 		if (!proc_cpu_ns(usage->pids[i], &ns) || proc_stat(usage->pids[i], &stat))
@@ -169,7 +170,6 @@ static void sample_threads(const struct usage *usage, struct sample *sample)
 			closedir(directory);
 	}
 }
-
 
 /* Returns early when cancelled. */
 static void sleep_until(struct usage *usage, uint64_t until_ns)
@@ -268,8 +268,8 @@ static void write_threads(const struct usage *usage, struct json *json)
 
 static void write_stat(const struct usage *usage, struct json *json)
 {
-	static const char *const names[STAT_FIELDS] = {"user_ns", "nice_ns", "system_ns", "idle_ns",
-						       "iowait_ns", "irq_ns", "softirq_ns", "steal_ns"};
+	static const char *const names[STAT_FIELDS] = {"user_ns",   "nice_ns", "system_ns",  "idle_ns",
+						       "iowait_ns", "irq_ns",  "softirq_ns", "steal_ns"};
 
 	json_key(json, "stat");
 	json_object(json);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts of the virtualisation below this guest, from CPUID, DMI, Xen's and the device tree's files, and container hints.
+ * Facts of the virtualisation below this guest, from CPUID, DMI, Xen's and the device tree's files, and container
+ * hints.
  */
 #include "facts.h"
 
@@ -14,7 +15,8 @@
 
 #define DMI "/sys/class/dmi/id/"
 
-struct virtual {
+struct virtual
+{
 	char cpuid[16], vendor[PLACE_TEXT], product[PLACE_TEXT];
 	bool bit_known, bit; /* CPUID says that a hypervisor is present */
 };
@@ -69,7 +71,7 @@ static const char *container_kind(void)
 static const char *by_cpuid(const char *signature)
 {
 	static const char *const known[][2] = {
-		{"Microsoft Hv", "hyperv"}, {"KVMKVMKVM", "kvm"},     {"Linux KVM Hv", "kvm"},
+		{"Microsoft Hv", "hyperv"}, {"KVMKVMKVM", "kvm"},    {"Linux KVM Hv", "kvm"},
 		{"VMwareVMware", "vmware"}, {"XenVMMXenVMM", "xen"}, {"TCGTCGTCGTCG", "qemu"},
 	};
 

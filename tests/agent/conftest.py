@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_process import AgentProcess
+
 from calyx_agent import executables
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -42,19 +42,18 @@ def test_clean_removes_what_prepare_made_and_nothing_else(agent: AgentProcess, t
 
 @pytest.mark.parametrize("name", [b"two words", b'a:b "c" \\d', b"new\nline", b"50%=x", "größe".encode(), b"caf\xe9"])
 def test_any_bytes_make_a_path(agent: AgentProcess, target: Path, name: bytes) -> None:
-    directory = os.fsencode(target) + b"/" + name
+    directory = target / os.fsdecode(name)
     try:
-        os.mkdir(directory)
+        directory.mkdir()
     except OSError as error:
         pytest.skip(f"the file system refuses this name: {error}")
     prepared = agent.ask("prepare", "prepared", path=directory, size=65536, files=1)
     told = prepared["files"][0]["path"]
     with contextlib.suppress(UnicodeDecodeError):
-        name.decode()
-        assert told.startswith(directory.decode())
-    assert [os.path.getsize(os.path.join(root, file)) for root, _, files in os.walk(directory) for file in files] == [65536]
+        assert told.startswith(os.fsencode(directory).decode())
+    assert [path.stat().st_size for path in directory.rglob("job.*")] == [65536]
     agent.ask("clean", "cleaned")
-    assert os.listdir(directory) == []
+    assert list(directory.iterdir()) == []
 
 
 def test_more_than_the_free_space_is_refused_before_anything_is_written(agent: AgentProcess, target: Path) -> None:

@@ -56,7 +56,7 @@ def test_facts_name_the_system_the_path_and_the_program(agent: AgentProcess, tar
     assert facts["cpus"] == len(os.sched_getaffinity(0))
     assert facts["uid"] == os.geteuid()
     assert facts["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert facts["hypervisor"] in "hyperv kvm vmware xen qemu none container unknown".split()
+    assert facts["hypervisor"] in ("hyperv", "kvm", "vmware", "xen", "qemu", "none", "container", "unknown")
     here, there = facts["paths"]
     space = os.statvfs(target)
     assert (here["exists"], here["is_dir"], here["writable"], here["why"]) == (True, True, True, "")
@@ -156,7 +156,7 @@ def test_exec_tells_output_and_status(agent: AgentProcess) -> None:
 
 
 def test_long_output_comes_whole(agent: AgentProcess) -> None:
-    script = "i=0; while [ $i -lt 20000 ]; do echo \"line $i é \\\"quoted\\\"\"; i=$((i+1)); done"
+    script = 'i=0; while [ $i -lt 20000 ]; do echo "line $i é \\"quoted\\""; i=$((i+1)); done'
     agent.ask("exec", "exited", ("arg", "sh"), ("arg", "-c"), ("arg", script))
     assert agent.documents["stdout"] == "".join(f'line {i} é "quoted"\n' for i in range(20000))
 
@@ -174,6 +174,8 @@ def test_exec_waits_for_what_the_program_left_behind(agent: AgentProcess) -> Non
     assert time.monotonic() - began >= 0.4
 
 
-def test_settle_waits_for_an_idle_device(agent: AgentProcess, target: Path) -> None:
-    settled = agent.ask("settle", "settled", path=target, timeout_ms=10_000)
-    assert settled["waited_ns"] >= 200_000_000 or not settled["idle"]
+def test_settle_waits_for_an_idle_device_or_its_timeout(agent: AgentProcess, target: Path) -> None:
+    """Others may write on this machine, so either end is right; both are bounded."""
+    settled = agent.ask("settle", "settled", path=target, timeout_ms=1000)
+    assert 200_000_000 <= settled["waited_ns"] < 2_000_000_000
+    assert settled["idle"] or settled["waited_ns"] >= 1_000_000_000

@@ -1,0 +1,161 @@
+"""fio held at the gate: started early, released at the start line, accounted for over the same window."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from agent_process import AgentProcess, files_below
+
+from calyx_agent import protocol
+
+FIO = shutil.which("fio")
+SIZE = 16 << 20
+MS = 1_000_000
+needs_fio = pytest.mark.skipif(FIO is None, reason="no fio on this machine")
+
+
+def waiter(agent: AgentProcess) -> str:
+    return f"exec '{agent.hello['path']}' wait 'gate={agent.hello['work']}/gate'"
+
+
+def fio_command(agent: AgentProcess, target: Path, *options: str) -> list[tuple[str, protocol.Value]]:
+    prepared = agent.ask("prepare", "prepared", path=target, size=SIZE, files=2)
+    arguments = [
+        str(FIO),
+        "--name=global",
+        "--rw=randread",
+        "--bs=4k",
+        "--iodepth=4",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--time_based",
+        "--ramp_time=200ms",
+        "--runtime=600ms",
+        f"--size={SIZE}",
+        "--output-format=json+",
+        "--write_iops_log=calyx",
+        "--log_avg_msec=100",
+        f"--exec_prerun={waiter(agent)}",
+        *options,
+    ]
+    for number, file in enumerate(prepared["files"]):
+        arguments += [f"--name=job{number}", f"--filename={file['path']}"]
+    return [("arg", argument) for argument in arguments]
+
+
+def script(text: str) -> list[tuple[str, protocol.Value]]:
+    return [("arg", "sh"), ("arg", "-c"), ("arg", text)]
+
+
+@needs_fio
+@pytest.mark.parametrize("way", ["--thread", "--group_reporting"], ids=["threads", "processes"])
+def test_fio_starts_at_the_line_and_its_outputs_come_back(agent: AgentProcess, target: Path, way: str) -> None:
+    command = fio_command(agent, target, way)
+    collect = [("collect", f"calyx_iops.{number}.log") for number in (1, 2)]
+    agent.send("exec", ("hold", 2), *command, *collect, ramp_ns=200 * MS, runtime_ns=600 * MS)
+    assert agent.until("ready") == {"type": "ready", "engine": "exec", "waiting": 2}
+    start_ns = agent.arm(200 * MS)
+    started = agent.until("started")
+    usage = agent.until("usage")
+    exited = agent.until("exited")
+    assert (exited["status"], exited["timed_out"], exited["missing"]) == (0, False, [])
+    assert 0 <= exited["released_ns"] - start_ns < 5 * MS
+    assert 0 <= started["now_ns"] - start_ns < 30 * MS
+    if started["how"] == "first-io":  # a file system in memory moves no counter
+        assert 0 < started["bound_ns"] < 30 * MS
+    document = json.loads(agent.documents["stdout"][agent.documents["stdout"].index("{") :])
+    assert sum(job["read"]["total_ios"] for job in document["jobs"]) > 0
+    assert agent.documents["calyx_iops.1.log"].count("\n") >= 4
+    assert "calyx_iops.2.log" in agent.documents
+    assert 0 <= usage["window_start_ns"] - (start_ns + 200 * MS) < 20 * MS
+    assert usage["engine_ns"] > 0
+    assert files_below(Path(agent.hello["work"])) == []
+
+
+@needs_fio
+def test_fio_that_fails_before_the_gate_tells_its_own_words(agent: AgentProcess, target: Path) -> None:
+    command = fio_command(agent, target, "--thread", "--ioengine=nosuch")
+    agent.send("exec", ("hold", 2), *command, ramp_ns=0, runtime_ns=100 * MS)
+    exited = agent.until("exited")
+    assert exited["status"] not in (0, None)
+    assert exited["released_ns"] is None
+    assert "nosuch" in agent.documents["stdout"] + agent.documents["stderr"]
+
+
+@needs_fio
+def test_a_stop_at_the_gate_ends_fio(agent: AgentProcess, target: Path) -> None:
+    agent.send("exec", ("hold", 2), *fio_command(agent, target, "--thread"), runtime_ns=100 * MS)
+    agent.until("ready")
+    agent.send("stop")
+    exited = agent.until("exited", timeout_s=4)
+    assert (exited["status"], exited["released_ns"]) == ("stopped", None)
+    assert len(agent.pids()) == 2  # the agent and its guard
+
+
+@needs_fio
+def test_a_stop_ends_a_running_fio_and_keeps_its_output(agent: AgentProcess, target: Path) -> None:
+    command = fio_command(agent, target, "--thread", "--runtime=60")
+    agent.send("exec", ("hold", 2), *command, ramp_ns=0, runtime_ns=60_000 * MS)
+    agent.until("ready")
+    agent.arm()
+    agent.until("started")
+    agent.send("stop")
+    exited = agent.until("exited", timeout_s=4)
+    assert exited["status"] == "stopped"
+    assert "jobs" in agent.documents["stdout"]
+
+
+def test_a_hanging_fio_is_killed_after_its_deadline(agent: AgentProcess) -> None:
+    """It ignores TERM, as one does that hangs on its disk; KILL follows 5 s later (case 020)."""
+    hanging = f"trap '' TERM; sh -c \"{waiter(agent)}\"; while :; do sleep 1; done"
+    agent.send("exec", ("hold", 1), *script(hanging), ramp_ns=0, runtime_ns=50 * MS, deadline_ns=100 * MS)
+    agent.until("ready")
+    agent.arm(50 * MS)
+    exited = agent.until("exited", timeout_s=8)
+    assert (exited["timed_out"], exited["signal"], exited["status"]) == (True, 9, None)
+    assert "ignored TERM" in exited["why"]
+    assert len(agent.pids()) == 2
+
+
+def test_only_the_opening_of_the_gate_is_told_of_a_program_without_io(agent: AgentProcess) -> None:
+    agent.send("exec", ("hold", 1), *script(f'sh -c "{waiter(agent)}"; sleep 0.2'), ramp_ns=0, runtime_ns=100 * MS)
+    agent.until("ready")
+    start_ns = agent.arm(50 * MS)
+    started = agent.until("started")
+    assert started["how"] == "released"
+    assert 0 <= started["now_ns"] - start_ns < 10 * MS
+    assert agent.until("exited")["status"] == 0
+
+
+def test_cpu_of_children_that_ended_within_the_window_is_counted(agent: AgentProcess) -> None:
+    """Both of a child that its parent waited for, and of an orphan that only the agent waits for."""
+    burn = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done"
+    before = os.times()
+    subprocess.run(["sh", "-c", burn], check=True)
+    after = os.times()
+    one_s = after.children_user + after.children_system - before.children_user - before.children_system
+    escaped = burn.replace("$", "\\$")
+    text = f'sh -c "{waiter(agent)}"; sleep 0.1; sh -c "{escaped}"; (setsid sh -c "{escaped}" &); sleep 0.1'
+    agent.send("exec", ("hold", 1), *script(text), ramp_ns=50 * MS, runtime_ns=10_000 * MS)
+    agent.until("ready")
+    agent.arm(50 * MS)
+    usage = agent.until("usage")
+    agent.until("exited")
+    assert 1.4 * one_s < usage["engine_ns"] / 1e9 < 3 * one_s
+
+
+def test_a_file_to_collect_that_was_never_written_is_told(agent: AgentProcess) -> None:
+    text = f'sh -c "{waiter(agent)}"; echo 1 > there.log'
+    agent.send(
+        "exec", ("hold", 1), *script(text), ("collect", "there.log"), ("collect", "gone.log"), runtime_ns=10 * MS
+    )
+    agent.until("ready")
+    agent.arm(20 * MS)
+    exited = agent.until("exited")
+    assert agent.documents["there.log"] == "1\n"
+    assert exited["missing"] == [{"name": "gone.log", "why": "No such file or directory"}]
