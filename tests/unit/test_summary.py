@@ -1,0 +1,302 @@
+"""Rows of a run: what each guest did, what the fleet did, and that the one is the sum of the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measured import guest, histogram_of, measurement, record, round_
+
+from calyx_orch.analysis import ratios
+from calyx_orch.analysis.histogram import percentile
+from calyx_orch.analysis.summary import FleetRow, GuestRow, summarise
+from calyx_orch.model import Direction, Guest, LoadMode, Measurement, Round, RunRecord, Rw, Workload
+
+GUESTS = (guest("vm1", "hv1", "pool"), guest("vm2", "hv1", "pool"), guest("vm3", "hv2"))
+NAMES = tuple(one.name for one in GUESTS)
+
+
+def run(*rates: Sequence[float], engine: str = "calyx", load: LoadMode = LoadMode.TOGETHER) -> RunRecord:
+    """A round for each tuple of rates, one rate a guest."""
+    rounds, measured = [], []
+    for block, each in enumerate(rates):
+        one = round_(block, NAMES[: len(each)], block=block, engine=engine, load=load)
+        rounds.append(one)
+        measured += [measurement(of, one, iops) for of, iops in zip(GUESTS, each, strict=False)]
+    return record(GUESTS, rounds, measured)
+
+
+def row_of(rows: Sequence[GuestRow], name: str, engine: str = "calyx") -> GuestRow:
+    return next(row for row in rows if row.guest == name and row.engine == engine)
+
+
+@given(st.lists(st.tuples(*[st.integers(1, 10**6)] * 3), min_size=1, max_size=4))
+def test_the_fleet_row_is_the_sum_of_the_guest_rows(rates: list[tuple[int, int, int]]) -> None:
+    summary = summarise(run(*rates))
+    (fleet,) = summary.fleet
+    assert fleet.throughput_bytes_per_s == math.fsum(row.throughput_bytes_per_s or 0 for row in summary.guests)
+    assert fleet.iops == math.fsum(row.iops or 0 for row in summary.guests)
+    assert fleet.samples == sum(row.samples for row in summary.guests)
+    assert fleet.status == "3 of 3 guests"
+
+
+def test_the_sum_holds_when_the_guests_were_active_at_different_times() -> None:
+    """Two guests that shared half of their windows: both rows and the fleet's come from the common half."""
+    one = round_(0, ["vm1", "vm2"])
+    slow_end = measurement(GUESTS[0], one, 1000.0, start_s=0, length_s=60)
+    late = measurement(GUESTS[1], one, 500.0, start_s=30, length_s=60)
+    summary = summarise(record(GUESTS[:2], [one], [slow_end, late]))
+    (fleet,) = summary.fleet
+    assert fleet.overlap == 0.5
+    assert fleet.iops == pytest.approx(1500.0)
+    assert fleet.throughput_bytes_per_s == sum(row.throughput_bytes_per_s or 0 for row in summary.guests)
+    assert "overlap 50 %" in fleet.doubts
+
+
+def test_a_guest_whose_rate_falls_after_the_others_have_gone_is_judged_in_the_common_window_only() -> None:
+    one = round_(0, ["vm1", "vm2"])
+    long = measurement(GUESTS[0], one, 1000.0, start_s=0, length_s=60)
+    assert long.series is not None
+    series = replace(
+        long.series, read_ios=(150.0,) * 300 + (50.0,) * 300, read_bytes=(150.0 * 4096,) * 300 + (50.0 * 4096,) * 300
+    )
+    long = replace(long, series=series)
+    short = measurement(GUESTS[1], one, 100.0, start_s=0, length_s=30)
+    rows = summarise(record(GUESTS[:2], [one], [long, short])).guests
+    assert row_of(rows, "vm1").iops == pytest.approx(1500.0)
+
+
+def test_a_row_tells_percentiles_cv_cpu_and_skew() -> None:
+    row = row_of(summarise(run((100.0, 100.0, 100.0), (120.0, 100.0, 100.0))).guests, "vm1")
+    assert (row.rounds, row.rounds_planned, row.status) == (2, 2, "ok")
+    assert row.iops == pytest.approx(110.0)
+    assert row.throughput_bytes_per_s == pytest.approx(110.0 * 4096)
+    assert row.cv_within_run == pytest.approx(0.0, abs=1e-9)
+    assert row.cv_between_repetitions == pytest.approx(math.sqrt(200) / 110)
+    assert row.p50_ns == pytest.approx(100_000, rel=0.01)
+    assert row.p99_ns == pytest.approx(100_000, rel=0.01)
+    assert row.p999_ns == pytest.approx(900_000, rel=0.01)
+    assert row.cpu_percent == pytest.approx(110.0 * 60 * 6000 / (60e9 * 2) * 100)
+    assert row.cpu_ns_per_io == pytest.approx(5000.0)
+    assert row.guest_cpu_ns_per_io == pytest.approx(6000.0)
+    assert (row.skew_median_ns, row.skew_max_ns, row.skew_bound_ns, row.skew_how) == (
+        50_000,
+        50_000,
+        60_000,
+        "published",
+    )
+    assert row.doubts == ()
+
+
+def test_percentiles_with_too_few_samples_beyond_are_blank() -> None:
+    row = row_of(summarise(run((20.0, 20.0, 20.0))).guests, "vm1")
+    assert row.samples == 1200
+    assert row.p99_ns is not None
+    assert row.p999_ns is None
+
+
+def test_reads_and_writes_of_a_mixed_workload_are_told_apart_and_together() -> None:
+    mixed = Workload("mixed", Rw.RANDRW, 4096, 8, runtime_s=60.0, ramp_s=10.0)
+    one = round_(0, ["vm1"], workload=mixed)
+    fast, slow = histogram_of([100_000] * 3000), histogram_of([900_000] * 1000)
+    found = replace(
+        measurement(GUESTS[0], one, 4000 / 60),
+        read=Direction(3000, 3000 * 4096, fast),
+        write=Direction(1000, 1000 * 4096, slow),
+    )
+    row = row_of(summarise(record(GUESTS[:1], [one], [found])).guests, "vm1")
+    assert row.read is not None
+    assert row.write is not None
+    assert (row.read.p99_ns, row.write.p99_ns) == (percentile(fast, 99), percentile(slow, 99))
+    assert row.read.iops + row.write.iops == pytest.approx(row.iops)
+    assert row.read.throughput_bytes_per_s == pytest.approx(3 * row.write.throughput_bytes_per_s)
+    assert row.p50_ns == row.read.p50_ns
+    assert row.p99_ns == row.write.p99_ns
+
+
+def test_the_p99_of_the_fleet_comes_from_merged_buckets() -> None:
+    """Of two fast guests and a slow one, each with as many I/Os: neither the mean nor the median of their P99."""
+    one = round_(0, NAMES)
+    latencies = ([100_000], [100_000], [5_000_000])
+    measured = [measurement(of, one, 1000.0, latency_ns=ns) for of, ns in zip(GUESTS, latencies, strict=True)]
+    (fleet,) = summarise(record(GUESTS, [one], measured)).fleet
+    assert fleet.p50_ns == pytest.approx(100_000, rel=0.01)
+    assert fleet.p99_ns == pytest.approx(5_000_000, rel=0.01)
+
+
+def test_a_failed_guest_is_missing_and_not_zero() -> None:
+    one = round_(0, NAMES)
+    good = [measurement(of, one, 100.0) for of in GUESTS[:2]]
+    failed = replace(
+        measurement(GUESTS[2], one, 0.0), status="failed", why="EIO (Input/output error)", read=None, series=None
+    )
+    summary = summarise(record(GUESTS, [one], [*good, failed]))
+    (fleet,) = summary.fleet
+    assert (fleet.status, fleet.guests, fleet.guests_planned) == ("2 of 3 guests", 2, 3)
+    assert fleet.iops == pytest.approx(200.0)
+    lost = row_of(summary.guests, "vm3")
+    assert lost.status == "failed: EIO (Input/output error)"
+    assert lost.throughput_bytes_per_s is lost.p99_ns is lost.cpu_percent is None
+    assert fleet.doubts == ("1 guest missing",)
+
+
+def test_rounds_that_were_not_played_are_told() -> None:
+    whole = run((100.0, 100.0, 100.0), (100.0, 100.0, 100.0))
+    cut = replace(whole, measurements=whole.measurements[:4])
+    rows = summarise(cut).guests
+    assert row_of(rows, "vm1").status == "ok"
+    assert row_of(rows, "vm2").status == "1 of 2 rounds"
+    none = summarise(replace(whole, measurements=()))
+    assert {row.status for row in none.guests} == {"not run"}
+    assert none.fleet == ()
+
+
+def both_engines(ours: Sequence[float], theirs: Sequence[float]) -> RunRecord:
+    index = count()
+    rounds: list[Round] = []
+    measured: list[Measurement] = []
+    for block, rates in enumerate(zip(ours, theirs, strict=True)):
+        for engine, iops in zip(("calyx", "fio-io_uring"), rates, strict=True):
+            one = round_(next(index), ["vm1"], engine=engine, block=block)
+            rounds.append(one)
+            measured.append(measurement(GUESTS[0], one, iops))
+    return record(GUESTS[:1], rounds, measured)
+
+
+def test_calyx_and_fio_are_paired_by_block() -> None:
+    """A disk that halves from block to block changes neither ratio nor interval."""
+    summary = summarise(both_engines((1100, 550, 275), (1000, 500, 250)))
+    pairs = {row.metric: row for row in summary.pairs}
+    assert set(pairs) == {"throughput", "IOPS", "P99", "CPU per I/O", "CV within a run"}
+    iops = pairs["IOPS"]
+    assert (iops.guest, iops.engine, iops.pairs, iops.interval) == ("vm1", "fio-io_uring", 3, "range")
+    assert (iops.ratio, iops.low, iops.high) == (pytest.approx(1.1), pytest.approx(1.1), pytest.approx(1.1))
+    assert pairs["P99"].ratio == 1.0
+    assert pairs["CV within a run"].ratio is None
+
+
+def test_two_pairs_are_not_enough_for_an_interval() -> None:
+    row = next(row for row in summarise(both_engines((110, 110), (100, 100))).pairs if row.metric == "throughput")
+    assert row.ratio == pytest.approx(1.1)
+    assert row.low is row.high is None
+    assert "not enough data" in row.reason
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=6, max_size=12))
+def test_a_bootstrap_interval_holds_its_ratio_and_lies_within_the_range(values: list[float]) -> None:
+    found = ratios.of_pairs([(value, 1.0) for value in values])
+    assert found.interval == "bootstrap 95 %"
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert min(values) * 0.999 <= found.low <= found.value * 1.001
+    assert found.value * 0.999 <= found.high <= max(values) * 1.001
+
+
+def test_no_pairs_have_no_ratio() -> None:
+    assert ratios.of_pairs([(None, 1.0), (0.0, 1.0), (1.0, None)]).value is None
+
+
+def alone_and_together(blocks: int = 3) -> RunRecord:
+    """vm1 and vm2 share a pool that gives 1000 IOPS; vm3 has its own."""
+    index = count()
+    rounds: list[Round] = []
+    measured: list[Measurement] = []
+
+    def play(block: int, load: LoadMode, names: Sequence[str], rates: dict[str, float]) -> None:
+        one = round_(next(index), names, block=block, load=load)
+        rounds.append(one)
+        for of in GUESTS:
+            if of.name in names:
+                measured.append(measurement(of, one, rates[of.name], latency_ns=[round(1e8 / rates[of.name])]))
+
+    for block in range(blocks):
+        play(block, LoadMode.TOGETHER, NAMES, {"vm1": 500.0, "vm2": 500.0, "vm3": 1000.0})
+        play(block, LoadMode.ALONE, ["vm1", "vm3"], {"vm1": 1000.0, "vm3": 1000.0})
+        play(block, LoadMode.ALONE, ["vm2"], {"vm2": 1000.0})
+    return record(GUESTS, rounds, measured)
+
+
+def test_together_over_alone_tells_interference_from_capacity() -> None:
+    summary = summarise(alone_and_together())
+    found = {(row.guest, row.metric): row.ratio for row in summary.interference}
+    assert found["vm1", "throughput"] == pytest.approx(0.5)
+    assert found["vm2", "throughput"] == pytest.approx(0.5)
+    assert found["vm3", "throughput"] == pytest.approx(1.0)
+    assert found["vm1", "P99"] == pytest.approx(2.0, rel=0.02)
+    places = {(row.scope, row.guest, row.metric): row for row in summary.places}
+    assert places["storage", "pool", "throughput"].ratio == pytest.approx(0.5)
+    assert places["vm_host", "hv2", "throughput"].ratio == pytest.approx(1.0)
+    assert places["vm_host", "hv1", "P99"].ratio == pytest.approx(2.0, rel=0.02)
+    assert places["storage", "pool", "throughput"].together == pytest.approx(1000 * 4096)
+
+
+def test_rounds_alone_have_no_fleet_row_and_no_doubt_of_missing_neighbours() -> None:
+    summary = summarise(alone_and_together())
+    assert [row.load for row in summary.fleet] == ["together"]
+    assert all(row.doubts == () for row in summary.guests)
+
+
+def test_a_place_compares_only_guests_that_were_measured_on_both_sides_of_a_block() -> None:
+    whole = alone_and_together()
+    lost = [m for m in whole.measurements if not (m.guest == "vm2" and m.load == "alone" and m.block == 1)]
+    places = summarise(replace(whole, measurements=tuple(lost))).places
+    assert next(r for r in places if r.scope == "storage" and r.metric == "throughput").ratio == pytest.approx(0.5)
+
+
+def test_under_per_domain_each_domain_has_its_row() -> None:
+    """The domains ran one after another: their sum would be nobody's throughput."""
+    first = round_(0, ["vm1", "vm2"], load=LoadMode.PER_DOMAIN)
+    second = round_(1, ["vm3"], load=LoadMode.PER_DOMAIN)
+    measured = [
+        measurement(GUESTS[0], first, 10),
+        measurement(GUESTS[1], first, 20),
+        measurement(GUESTS[2], second, 40),
+    ]
+    rows: Sequence[FleetRow] = summarise(record(GUESTS, [first, second], measured)).fleet
+    assert [(row.scope, row.guests_planned, round(row.iops)) for row in rows] == [
+        ("storage:pool", 2, 30),
+        ("vm_host:hv2", 1, 40),
+    ]
+
+
+def test_the_skew_of_the_fleet_is_the_median_over_rounds_of_the_guest_furthest_from_the_line() -> None:
+    rounds = [round_(index, NAMES, block=index) for index in range(3)]
+    skews = ((10, -900, 20), (1, 2, 3), (500, 0, 0))
+    measured = [
+        replace(measurement(of, one, 100.0), skew_ns=skew)
+        for one, each in zip(rounds, skews, strict=True)
+        for of, skew in zip(GUESTS, each, strict=True)
+    ]
+    (fleet,) = summarise(record(GUESTS, rounds, measured)).fleet
+    assert (fleet.skew_median_ns, fleet.skew_max_ns) == (500, 900)
+
+
+def test_a_guest_without_cpu_figures_has_none() -> None:
+    one = round_(0, ["vm1"])
+    row = row_of(
+        summarise(record(GUESTS[:1], [one], [replace(measurement(GUESTS[0], one, 10.0), cpu=None)])).guests, "vm1"
+    )
+    assert row.cpu_percent is row.cpu_ns_per_io is row.steal_percent is None
+
+
+def test_guests_that_share_no_time_are_shown_in_their_own_windows_with_a_doubt() -> None:
+    one = round_(0, ["vm1", "vm2"])
+    measured = [
+        measurement(GUESTS[0], one, 100.0, start_s=0, length_s=60),
+        measurement(GUESTS[1], one, 100.0, start_s=100, length_s=60),
+    ]
+    summary = summarise(record(GUESTS[:2], [one], measured))
+    assert all(row.iops == pytest.approx(100.0) for row in summary.guests)
+    assert all("overlap 0 %" in row.doubts for row in summary.guests)
+
+
+def test_an_empty_run_has_no_rows() -> None:
+    empty: tuple[Guest, ...] = ()
+    summary = summarise(record(empty, [], []))
+    assert summary.guests == summary.fleet == summary.pairs == summary.doubts == ()

@@ -1,0 +1,182 @@
+"""The closing sentence names who stands out only beyond the noise, and ends with the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from measured import WORKLOAD, guest, measurement, record, round_
+
+from calyx_orch.analysis.rows import GuestRow
+from calyx_orch.analysis.summary import summarise
+from calyx_orch.analysis.verdict import outlier, sentence
+from calyx_orch.model import GuestOutcome, LoadMode, RunRecord, Workload
+
+
+def rows(
+    throughput: Sequence[float],
+    p99_ns: Sequence[int | None] | None = None,
+    hosts: Sequence[str | None] | None = None,
+    cv: float | None = 0.01,
+) -> list[GuestRow]:
+    found = []
+    for number, value in enumerate(throughput):
+        found.append(
+            GuestRow(
+                guest=f"vm{number}",
+                vm_host=hosts[number] if hosts else None,
+                storage=None,
+                target="data",
+                workload="w",
+                engine="calyx",
+                load="together",
+                rounds=3,
+                rounds_planned=3,
+                status="ok",
+                throughput_bytes_per_s=value,
+                cv_between_repetitions=cv,
+                p99_ns=p99_ns[number] if p99_ns else 1_000_000,
+            )
+        )
+    return found
+
+
+def run(
+    *rates: float, workload: Workload = WORKLOAD, load: LoadMode = LoadMode.TOGETHER, repetitions: int = 3
+) -> RunRecord:
+    guests = [guest(f"vm{number}", "hv1") for number in range(len(rates))]
+    rounds = [
+        round_(index, [one.name for one in guests], block=index, workload=workload, load=load)
+        for index in range(repetitions)
+    ]
+    measured = [measurement(of, one, rate) for one in rounds for of, rate in zip(guests, rates, strict=True)]
+    outcomes = tuple(GuestOutcome(one.name, "measured") for one in guests)
+    return replace(record(guests, rounds, measured), outcomes=outcomes)
+
+
+def said(of: RunRecord) -> str:
+    return sentence(of, summarise(of))
+
+
+def test_an_even_fleet_has_no_one_standing_out() -> None:
+    text = said(run(1000, 1010, 990))
+    assert text == (
+        "3 of 3 guests did 12.3 MB/s together at a P99 of 99.8 µs in randread-4k on data by calyx; no guest stands out; "
+        "next: `calyx-orch report runs/run`."
+    )
+
+
+def test_the_guest_far_from_its_peers_is_named_with_how_far() -> None:
+    assert "guest vm1 stands out with 40 % less throughput than the median of its peers" in said(
+        run(1000, 600, 1000, 1000)
+    )
+
+
+@pytest.mark.parametrize("rates", [(), (1000.0,)])
+def test_nobody_is_called_when_there_are_no_peers(rates: tuple[float, ...]) -> None:
+    assert outlier(rows(rates)) is None
+    assert "stands out" not in said(run(*rates))
+
+
+@given(st.lists(st.floats(0.96, 1.04), min_size=2, max_size=12))
+def test_a_spread_of_a_few_percent_is_noise(spread: list[float]) -> None:
+    assert outlier(rows([1000 * value for value in spread])) is None
+
+
+@given(
+    st.lists(st.floats(0.99, 1.01), min_size=3, max_size=12), st.floats(0.01, 0.6), st.randoms(use_true_random=False)
+)
+def test_a_guest_far_below_an_even_fleet_is_found_wherever_it_is(
+    spread: list[float], change: float, draw: object
+) -> None:
+    found = outlier(rows([1000 * change, *(1000 * value for value in spread)]))
+    assert found is not None
+    assert (found.kind, found.name, found.metric) == ("guest", "vm0", "throughput")
+
+
+def test_repetitions_that_differ_as_much_are_noise() -> None:
+    """30 % below its peers, but its own rounds scatter by 15 %."""
+    assert outlier(rows([700, 1000, 1000], cv=0.15)) is None
+    assert outlier(rows([700, 1000, 1000], cv=0.02)) is not None
+
+
+def test_with_one_repetition_more_is_asked() -> None:
+    assert outlier(rows([850, 1000, 1000], cv=None)) is None
+    assert outlier(rows([700, 1000, 1000], cv=None)) is not None
+
+
+def test_of_two_guests_the_one_that_does_worse_is_named() -> None:
+    slow = outlier(rows([1000, 500]))
+    assert slow is not None
+    assert (slow.name, round(slow.change, 2)) == ("vm1", -0.5)
+    late = outlier(rows([1000, 1000], [1_000_000, 3_000_000]))
+    assert late is not None
+    assert (late.name, late.metric) == ("vm1", "P99")
+
+
+def test_a_vm_host_all_of_whose_guests_are_slow_is_named_instead_of_its_worst_guest() -> None:
+    found = outlier(rows([1000, 1000, 1000, 600, 610, 580], hosts=["hv1"] * 3 + ["hv2"] * 3))
+    assert found is not None
+    assert (found.kind, found.name) == ("vm_host", "hv2")
+    assert round(found.change, 2) == -0.4
+
+
+def test_a_slow_guest_on_a_host_with_good_ones_is_its_own_story() -> None:
+    found = outlier(rows([1000, 1000, 1000, 500, 1000, 1000], hosts=["hv1"] * 3 + ["hv2"] * 3))
+    assert found is not None
+    assert (found.kind, found.name) == ("guest", "vm3")
+
+
+def test_a_tail_that_is_several_times_longer_is_told_as_such() -> None:
+    one = round_(0, ["vm0", "vm1", "vm2"])
+    guests = [guest(name) for name in one.guests]
+    tails = ((100_000,), (100_000,), (500_000,))
+    measured = [measurement(of, one, 1000.0, latency_ns=tail) for of, tail in zip(guests, tails, strict=True)]
+    assert "guest vm2 stands out with 5.0 times as much P99 latency as the median of its peers" in said(
+        record(guests, [one], measured)
+    )
+
+
+def test_what_is_doubtful_and_how_to_do_better_is_told() -> None:
+    text = said(run(1000, 1000, workload=replace(WORKLOAD, runtime_s=1.0, ramp_s=1.0)))
+    assert "doubtful: short" in text
+    assert text.endswith("next: `calyx-orch report runs/run`, and ramp_time 10s with runtime 60s for true figures.")
+
+
+def test_lost_guests_are_named_with_their_reasons() -> None:
+    whole = run(1000, 1000, 1000)
+    lost = [replace(m, status="failed", why="EIO") if m.guest == "vm2" else m for m in whole.measurements]
+    outcomes = (*whole.outcomes[:2], GuestOutcome("vm2", "lost", "prepare", "no space left on /data"))
+    text = said(replace(whole, measurements=tuple(lost), outcomes=outcomes))
+    assert text.startswith("2 of 3 guests did 8.19 MB/s together")
+    assert "1 of 3 guests was lost (vm2: no space left on /data)" in text
+
+
+def test_an_interrupted_run_says_how_far_it_came() -> None:
+    whole = run(1000, 1000)
+    assert "the run was interrupted after 1 of 3 rounds" in said(
+        replace(whole, measurements=whole.measurements[:2], status="interrupted")
+    )
+
+
+def test_a_run_without_any_figure_points_to_its_folder() -> None:
+    whole = replace(run(1000, 1000), measurements=())
+    assert said(whole) == "No guest was measured; see runs/run for what each guest said."
+
+
+def test_one_guest_is_told_without_a_fleet() -> None:
+    assert said(run(1000)).startswith("Guest vm0 did 4.10 MB/s at a P99 of 99.8 µs in randread-4k on data by calyx")
+
+
+def test_a_folder_with_a_space_can_be_pasted() -> None:
+    assert "`calyx-orch report 'my runs/1'`" in said(replace(run(1000, 1000), folder="my runs/1"))
+
+
+def test_guests_alone_are_told_one_by_one() -> None:
+    guests = [guest("vm0"), guest("vm1")]
+    rounds = [round_(index, [of.name], load=LoadMode.ALONE) for index, of in enumerate(guests)]
+    measured = [measurement(of, one, 1000.0) for of, one in zip(guests, rounds, strict=True)]
+    assert said(record(guests, rounds, measured)).startswith("2 guests, each alone, did a median of 4.10 MB/s")
