@@ -75,3 +75,11 @@ def test_a_file_that_lists_nothing_to_draw_is_refused(text: str, told: str) -> N
 def test_a_dashboard_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         dashboard.read(tmp_path / "none.yaml")
+
+
+def test_the_docs_name_every_figure_and_every_option() -> None:
+    text = (ROOT / "docs" / "report.md").read_text()
+    for name in figures.names():
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+        for option in figures.options_of(name):
+            assert f"`{option}`" in (text if option in ("workloads", "load") else row), (name, option)
