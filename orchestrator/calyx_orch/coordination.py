@@ -251,7 +251,6 @@ def _note(progress: RoundProgress, event: Event) -> RoundProgress:
 
 def _move(progress: RoundProgress, name: str, state: GuestState, reason: str = "") -> RoundProgress:
     """Move one guest, never backwards: what is reported, failed or lost stays so."""
-
     before = _BEFORE.get(state, _AWAITED)
     if state in (GuestState.ARMED, GuestState.RUNNING) and progress.phase is Phase.LOADING:
         return progress  # nobody was told a start line yet: a guest that says so is wrong

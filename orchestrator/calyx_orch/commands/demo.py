@@ -21,7 +21,11 @@ def show(*, guests: int, out: Path | None, quiet: bool) -> int:
 async def _show(guests: int, options: RunOptions) -> int:
     console = Console(highlight=False)
     async with LoopbackFleet(guests) as fleet:
-        console.print(f"{guests} loopback guests are up, each behind its own {fleet.server_kind}", soft_wrap=True, markup=False)
+        console.print(
+            f"{guests} loopback guests are up, each behind its own {fleet.server_kind}", soft_wrap=True, markup=False
+        )
         text = demo_inventory(fleet)
-        inventory = inventories.parse(text, source="demo.yaml", base_dir=str(Path.cwd()), presets=workloads.read_presets())
+        inventory = inventories.parse(
+            text, source="demo.yaml", base_dir=str(Path.cwd()), presets=workloads.read_presets()
+        )
         return await run_inventory(inventory, options)

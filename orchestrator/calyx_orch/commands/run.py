@@ -21,6 +21,8 @@ from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.report.live import Live, live_for
 from calyx_orch.store import archive
 
+QUICK = "quick"  # the preset for guests that come without an inventory
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -46,8 +48,9 @@ def run_file(path: str, options: RunOptions) -> int:
 
 
 def run_guests(guests: tuple[str, ...], target: str, options: RunOptions) -> int:
-    """Run on guests named on the command line, with the quick first workloads. Returns the exit code."""
-    inventory = inventories.from_guests(guests, target=target, presets=workloads.read_presets())
+    """Run on guests named on the command line; without a word about workloads, the quick ones. Returns the exit code."""
+    chosen = () if options.workloads else (QUICK,)
+    inventory = inventories.from_guests(guests, target=target, presets=workloads.read_presets(), workloads=chosen)
     return asyncio.run(run_inventory(inventory, options))
 
 
@@ -72,9 +75,9 @@ def plan_of(inventory: Inventory, options: RunOptions) -> Plan:
     """The plan of these options; a seed is drawn when neither the inventory nor the options pin one."""
     pinned = options.seed if options.seed is not None else inventory.seed
     seed = secrets.randbits(32) if pinned is None else pinned
-    return planning.make(
-        inventory, limit=options.limit, workloads=options.workloads, repetitions=options.repetitions, seed=seed
-    )
+    chosen = inventories.choose_workloads(inventory, options.workloads, presets=workloads.read_presets())
+    wanted = options.workloads if chosen is inventory else ()  # else it holds just what was asked for
+    return planning.make(chosen, limit=options.limit, workloads=wanted, repetitions=options.repetitions, seed=seed)
 
 
 def guard_growth(plan: Plan, *, allowed: bool) -> None:

@@ -36,7 +36,7 @@ class Ended:
     notes: tuple[str, ...]
 
 
-class _InterruptedRun(Exception):  # noqa: N818 - a way out of the flow, not an error
+class _InterruptedRun(Exception):
     """The user wants to end; whatever was measured is kept."""
 
 
