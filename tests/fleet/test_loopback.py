@@ -1,6 +1,6 @@
 """Loopback guests: whatever serves them, they come up, work, and leave nothing."""
 
-# ruff: noqa: ASYNC110, ASYNC240 - processes that are not ours can only be looked for
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC240 - processes that are not ours can only be looked for
 
 from __future__ import annotations
 

@@ -139,9 +139,11 @@ def test_fio_tells_the_same_draw_as_calyx() -> None:
     assert read is not None and write is not None  # noqa: PT018
     assert (read.ios, write.ios) == (sum(drawn.read_ios), sum(drawn.write_ios))
     assert read.latency.count == read.ios
+    told = {index // 2 for index, _ in read.latency.buckets}
+    assert told == {index // 2 for index, _ in drawn.read_buckets}, "the same buckets of fio's grid"
     lines = parse_log(fio_log(JOB, drawn, "calyx_iops.1.log"), "calyx_iops.1.log")
-    told = sum(line.value * (0.05 if line.end_ms == 2050 else 0.1) for line in lines if line.direction == 0)
-    assert told == pytest.approx(read.ios, rel=0.001)
+    logged = sum(line.value * (0.05 if line.end_ms == 2050 else 0.1) for line in lines if line.direction == 0)
+    assert logged == pytest.approx(read.ios, rel=0.001)
 
 
 def test_a_simulation_repeats_itself() -> None:

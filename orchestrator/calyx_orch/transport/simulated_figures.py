@@ -184,7 +184,7 @@ def _fio_direction(job: Job, ios: tuple[int, ...], buckets: tuple[tuple[int, int
     total = sum(ios)
     bins: dict[str, int] = {}
     for index, count in buckets:
-        value = str(_fio_value(index // 2 if index >= 256 else index))
+        value = str(_fio_value(index // 2 + 64 if index >= 128 else index))
         bins[value] = bins.get(value, 0) + count
     runtime_s = job.runtime_ns / 1e9
     mean = sum(lower_ns(index) * count for index, count in buckets) / total if total else 0.0
