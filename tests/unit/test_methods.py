@@ -1,0 +1,59 @@
+"""docs/methods.md names every field that a reader can meet, and nothing that does not exist."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from test_validity import test_a_rule_strikes_alone_with_its_label_and_a_way_out as struck
+
+from calyx_orch.analysis import rows, validity
+from calyx_orch.analysis.comparisons import INTERFERED, PAIRED
+
+METHODS = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+SECTIONS = {
+    rows.GuestRow: "A guest's row",
+    rows.FleetRow: "The fleet's row",
+    rows.PairRow: "calyx against fio",
+    rows.InterferenceRow: "Together against alone",
+    rows.DoubtRow: "Doubts",
+}
+
+
+def section(title: str) -> str:
+    return METHODS.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def first_cells(title: str) -> set[str]:
+    """The names in backquotes in the first cell of each row of a section's tables."""
+    lines = [line for line in section(title).splitlines() if line.startswith("| `")]
+    return {name for line in lines for name in re.findall(r"`([a-z_0-9-]+)`", line.split("|")[1])}
+
+
+@pytest.mark.parametrize(("row", "title"), SECTIONS.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_every_field_of_a_row_is_documented_and_every_documented_field_exists(row: type, title: str) -> None:
+    names = {field.name for field in fields(row)}  # type: ignore[arg-type]
+    documented = first_cells(title) - (rule_names() if row is rows.DoubtRow else set())
+    assert documented == names
+
+
+def rule_names() -> set[str]:
+    (mark,) = [mark for mark in struck.pytestmark if mark.name == "parametrize"]
+    return {name for name, _, _ in mark.args[1]}
+
+
+def test_every_rule_is_documented_by_its_name() -> None:
+    """The names come from the test in which each rule strikes."""
+    assert rule_names() <= first_cells("Doubts")
+    assert len(rule_names()) == len(validity.RULES)
+
+
+def test_every_metric_is_documented() -> None:
+    assert all(f"`{name}`" in section("calyx against fio") for name, _ in PAIRED)
+    assert all(f"`{name}`" in section("Together against alone") for name, _ in INTERFERED)
+
+
+def test_every_field_of_one_direction_is_documented() -> None:
+    assert all(f"`{field.name}`" in section("A guest's row") for field in fields(rows.WayRow))
