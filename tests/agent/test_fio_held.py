@@ -79,6 +79,9 @@ def test_fio_is_held_to_the_start_line_and_measures_the_same_window_as_calyx(
     assert theirs.window_start_ns - theirs.start_line_ns == theirs.skew_ns + 400_000_000
     assert theirs.cpu is not None
     assert theirs.cpu.engine_ns
+    if engine == "fio-io_uring":
+        same = ("fixed_buffers", "fixed_files", "sqpoll")
+        assert {name: theirs.setup[name] for name in same} == {name: ours.setup[name] for name in same}
     for found in (ours, theirs):
         assert found.read is not None
         assert found.write is not None

@@ -173,7 +173,7 @@ def buffers_unregistered(context: Context) -> Doubt | None:
     return Doubt(
         "buffers",
         "buffers not registered",
-        str(setup.get("why") or "the memory-lock limit of the guest forbids registered buffers"),
+        str(setup.get("why") or "the engine ran without registered buffers"),
         "raise memlock (ulimit -l) for the user on the guest",
     )
 

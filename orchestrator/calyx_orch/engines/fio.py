@@ -215,9 +215,23 @@ def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, an
         write=write,
         sync=_sum([job.sync for job in output.jobs]),
         series=_series(round_.workload, answers.documents, len(output.jobs), window_ns, read, write),
-        setup={"fio_version": str(output.version) if output.version else None},
+        setup=_taken(output),
         latency_kind="completion" if "completion" in kinds else "total",
     )
+
+
+def _taken(output: FioOutput) -> dict[str, Any]:
+    """What fio ran with, in the words of our own set-up; registration and polling are questions to io_uring only."""
+    given = output.options
+    setup: dict[str, Any] = {"fio_version": str(output.version) if output.version else None}
+    if given.get("ioengine") == "io_uring":
+        for name, option in (
+            ("fixed_buffers", "fixedbufs"),
+            ("fixed_files", "registerfiles"),
+            ("sqpoll", "sqthread_poll"),
+        ):
+            setup[name] = given.get(option) == "1"
+    return setup | ({"seed": int(given["randseed"])} if given.get("randseed", "").isdecimal() else {})
 
 
 def _ramp_of(round_: Round, answers: Answers) -> int:

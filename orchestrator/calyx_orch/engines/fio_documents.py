@@ -105,6 +105,7 @@ class FioOutput:
     interval_ios: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     missing_hosts: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)  # those given to all jobs, as fio understood them
 
     @property
     def total_ios(self) -> int:
@@ -148,6 +149,7 @@ def read_output(stdout: str, stderr: str = "", exit_status: int = 0) -> FioOutpu
         interval_ios=tuple(after - before for before, after in zip([0, *totals], totals, strict=False)),
         hosts=hosts,
         missing_hosts=missing,
+        options=_options(found.documents[-1]),
     )
 
 
@@ -268,6 +270,11 @@ def _jobs(document: Mapping[str, Any]) -> tuple[FioJob, ...]:
         raise FormatError("fio's document has no list of jobs")
     version = parse_version(str(document.get("fio version", "")))
     return tuple(_job(entry, version) for entry in entries if entry.get("jobname") != ALL_CLIENTS)
+
+
+def _options(document: Mapping[str, Any]) -> dict[str, str]:
+    given = document.get("global options")
+    return {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
 
 
 def _job(entry: Mapping[str, Any], version: FioVersion | None) -> FioJob:
