@@ -83,9 +83,10 @@ format: dev ## lay out Python and C as the checks want it
 
 docs: build ## write the generated pages of docs/ anew
 	$(PYTHON_VENV) tools/cli_reference.py
+	$(BIN)/calyx-orch schema >docs/inventory.schema.json
 
 bench: build ## the benchmarks, shortened; ratios against peers
-	@set -e; for program in $$(find benchmarks -name '*.py'); do echo "== $$program"; $(PYTHON_VENV) $$program --quick; done
+	@set -e; for program in $(sort $(wildcard benchmarks/*.py)); do echo "== $$program"; $(PYTHON_VENV) $$program --quick; done
 
 agents: $(SETUP) ## static agents for x86_64 and aarch64 (zig as the C compiler, 100 MB of download)
 	$(PIP) install 'ziglang>=0.13'
