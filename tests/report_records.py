@@ -38,20 +38,18 @@ from calyx_orch.model import (
 INTERVAL_NS = 100_000_000
 
 
-def bucket_index(value_ns: int) -> int:
-    """Find the bucket of `native/include/calyx/histogram.h` that holds `value_ns`."""
-    if value_ns < 256:
-        return value_ns
-    msb = value_ns.bit_length() - 1
-    return (msb - 6) * 128 + ((value_ns >> (msb - 7)) & 127)
+def bucket_indices(values_ns: np.ndarray) -> np.ndarray:
+    """Find the buckets of `native/include/calyx/histogram.h` that hold `values_ns`."""
+    msb = np.frexp(values_ns.astype(np.float64))[1] - 1
+    return np.where(values_ns < 256, values_ns, (msb - 6) * 128 + ((values_ns >> np.maximum(msb - 7, 0)) & 127))
 
 
 def histogram_of(samples_ns: np.ndarray, copies: int = 1) -> Histogram:
     """Bucket `samples_ns`, each counted `copies` times."""
-    values = [int(value) for value in samples_ns]
-    indices, counts = np.unique([bucket_index(value) for value in values], return_counts=True)
+    values = samples_ns.astype(np.int64)
+    indices, counts = np.unique(bucket_indices(values), return_counts=True)
     buckets = tuple((int(i), int(c) * copies) for i, c in zip(indices, counts, strict=True))
-    return Histogram(buckets, min(values), max(values), sum(values) * copies)
+    return Histogram(buckets, int(values.min()), int(values.max()), int(values.sum()) * copies)
 
 
 def workloads(runtime_s: float, ramp_s: float = 10.0) -> tuple[Workload, ...]:

@@ -13,7 +13,7 @@ from rich.console import Console
 from calyx_orch import plan as planning
 from calyx_orch.analysis.summary import Summary, summarise
 from calyx_orch.model import GuestOutcome, LoadMode, RunRecord
-from calyx_orch.report import tables, terminal, wording
+from calyx_orch.report import facts, tables, terminal, wording
 from report_records import run_record
 
 
@@ -211,3 +211,13 @@ def test_fleet_sums_are_the_sums_of_the_rows_shown(record: RunRecord, summary: S
     )
     assert made.rows[0][column] == wording.significant(total)
     assert fleet.iops == pytest.approx(total)
+
+
+@pytest.mark.parametrize("nonsense", [None, "x", 7, [], ["x"], [None], {"ok": True}, {"ok": False, "setups": 3}])
+def test_facts_of_any_shape_make_a_table(record: RunRecord, nonsense: object) -> None:
+    names = ("kernel", "cpus", "memory_bytes", "io_uring", "paths", "programs", "fio", "hypervisor")
+    odd = replace(record, facts={guest: dict.fromkeys(names, nonsense) for guest in record.facts})
+    made = facts.guests(odd)
+    assert made is not None
+    assert len(made.rows) == 4
+    assert all(len(row) == len(made.columns) for row in made.rows)

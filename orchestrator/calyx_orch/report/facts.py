@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calyx_orch.model import GuestOutcome, Measurement, RunRecord
+from calyx_orch.model import GuestOutcome, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
@@ -156,7 +156,7 @@ def guests(record: RunRecord) -> Table | None:
             continue
         values = (
             guest.name, guest.vm_host, guest.storage, facts.get("kernel"), facts.get("arch"), facts.get("cpus"),
-            wording.size(facts.get("memory_bytes")), facts.get("hypervisor"), facts.get("clocksource"),
+            _size(facts.get("memory_bytes")), facts.get("hypervisor"), facts.get("clocksource"),
             _io_uring(facts.get("io_uring")), _paths(facts.get("paths")), _fio(facts),
         )  # fmt: skip
         rows.append(tuple("" if value is None else wording.printable(str(value)) for value in values))
@@ -166,13 +166,12 @@ def guests(record: RunRecord) -> Table | None:
 def _io_uring(fact: Any) -> str:
     if not isinstance(fact, Mapping):
         return ""
-    setups = fact.get("setups") or ()
-    return " ".join(map(str, setups)) if fact.get("ok") else f"no: {fact.get('why') or 'refused'}"
+    return " ".join(map(str, _list(fact.get("setups")))) if fact.get("ok") else f"no: {fact.get('why') or 'refused'}"
 
 
 def _paths(paths: Any) -> str:
     found = []
-    for path in paths if isinstance(paths, Sequence) and not isinstance(paths, str) else ():
+    for path in _list(paths):
         if isinstance(path, Mapping):
             told = [path.get(name) for name in ("path", "fs_type", "device", "model", "scheduler")]
             found.append(" ".join(str(part) for part in told if part))
@@ -183,16 +182,15 @@ def _fio(facts: Mapping[str, Any]) -> str:
     fio = facts.get("fio")
     if isinstance(fio, Mapping):
         return str(fio.get("version") or fio.get("why") or "none")
-    programs = facts.get("programs") or ()
+    programs = [program for program in _list(facts.get("programs")) if isinstance(program, Mapping)]
     paths = [str(program.get("path")) for program in programs if program.get("name") == "fio" and program.get("path")]
     return paths[0] if paths else "none"
 
 
-def lost_time(measurements: Iterable[Measurement]) -> dict[str, float]:
-    """Find for each guest the largest share of time that was taken from a spin before a round."""
-    worst: dict[str, float] = {}
-    for m in measurements:
-        if m.lost_time is not None and m.lost_time.spin_ns > 0:
-            share = m.lost_time.lost_ns / m.lost_time.spin_ns
-            worst[m.guest] = max(worst.get(m.guest, 0.0), share)
-    return worst
+def _size(value: Any) -> str:
+    return wording.size(value) if isinstance(value, int | float) else wording.NOT_AVAILABLE
+
+
+def _list(value: Any) -> Sequence[Any]:
+    """Take what a guest calls a list only when it is one."""
+    return value if isinstance(value, list | tuple) else ()

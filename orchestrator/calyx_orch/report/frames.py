@@ -237,8 +237,9 @@ def stretched(time_s: Floats, values: Floats, stretch_s: float) -> tuple[Floats,
 
 def percentile_curve(latency: Histogram, shares_beyond: Floats) -> Floats:
     """Find the latency that each share (1 .. 0) of the samples exceeds, in ns; NaN where too few samples lie beyond."""
+    samples = latency.count
     percents = [float(percent) for percent in 100.0 * (1.0 - shares_beyond)]
-    values = histogram.percentiles(latency, percents)
-    enough = (histogram.has_enough(latency.count, percent) for percent in percents)
-    pairs = zip(values, enough, strict=True)
-    return np.array([value if value is not None and known else math.nan for value, known in pairs], dtype=np.float64)
+    known = [n for n, percent in enumerate(percents) if samples and histogram.has_enough(samples, percent)]
+    curve = np.full(len(percents), math.nan)
+    curve[known] = histogram.percentiles(latency, [percents[n] for n in known])
+    return curve

@@ -15,7 +15,7 @@ from typing import Any
 SHARED = frozenset({"palette", "panels", "ratios"})
 
 
-class NothingToDraw(Exception):  # noqa: N818 - no error: a sentence stands in the place of the figure
+class NothingToDraw(Exception):
     """The run holds nothing for this figure; `str()` is the sentence that stands in its place."""
 
 
