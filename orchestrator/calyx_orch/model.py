@@ -330,7 +330,8 @@ class ClockBound:
 class CpuUse:
     """CPU over the measured window only, in nanoseconds summed over CPUs. None: the guest cannot say.
 
-    `busy_ns` comes from the scheduler (schedstat); user .. softirq are tick-sampled; `steal_ns` is None where the hypervisor
+    `busy_ns` comes from the scheduler (`busy_how` schedstat), or is what the kernel's idle time leaves over (idle) where there is
+    no /proc/schedstat; user .. softirq are tick-sampled; `steal_ns` is None where the hypervisor
     reports none. `engine_ns` is the engine alone with its SQPOLL and io-wq threads, or fio with its workers.
     """
 
@@ -346,6 +347,7 @@ class CpuUse:
     idle_ns: int | None = None
     steal_ns: int | None = None
     delay_ns: int | None = None
+    busy_how: str = "schedstat"
 
     @property
     def busy_percent(self) -> float | None:

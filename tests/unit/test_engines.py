@@ -14,6 +14,7 @@ from measured import guest, round_
 
 from calyx_orch import engines
 from calyx_orch.engines import calyx, fio
+from calyx_orch.engines.answers import cpu_use
 from calyx_orch.engines.buckets import index_of
 from calyx_orch.errors import Fault
 from calyx_orch.model import Answers, ClockBound, LoadMode, Round, Rw, Workload
@@ -521,3 +522,25 @@ def test_a_log_that_makes_no_sense_fails_the_measurement_with_its_line() -> None
 def test_the_modules_of_the_table_have_what_an_engine_needs() -> None:
     assert all(callable(module.command) and callable(module.measure) for module in engines.ENGINES.values())
     assert engines.ENGINES["calyx"] is calyx
+
+
+def test_without_schedstat_the_busy_time_is_what_idle_time_leaves_over() -> None:
+    """A kernel without CONFIG_SCHEDSTATS says `busy_ns` null: 2 CPUs for 10 s, 12 s idle, 1 s waiting for I/O."""
+    stat = {"user_ns": 0, "nice_ns": 0, "system_ns": 0, "idle_ns": 12 * SECOND, "iowait_ns": SECOND, "steal_ns": 0}
+    usage = {
+        "window_start_ns": 0,
+        "window_end_ns": 10 * SECOND,
+        "cpus": 2,
+        "busy_ns": None,
+        "engine_ns": SECOND,
+        "stat": stat,
+    }
+    cpu = cpu_use(usage)
+    assert cpu is not None
+    assert (cpu.busy_ns, cpu.busy_how, cpu.busy_percent) == (7 * SECOND, "idle", 35.0)
+
+
+def test_without_any_accounting_the_busy_time_is_unknown() -> None:
+    cpu = cpu_use({"window_start_ns": 0, "window_end_ns": 10 * SECOND, "cpus": 2, "stat": None})
+    assert cpu is not None
+    assert (cpu.busy_ns, cpu.busy_percent) == (None, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,10 +96,12 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
         return optional_count(stat, name, where)
 
     user_ns = ticks("user_ns")
+    busy_ns, busy_how = _busy(optional_count(usage, "busy_ns", where), ticks, window_ns * cpus)
     return CpuUse(
         window_ns=window_ns,
         cpus=cpus,
-        busy_ns=optional_count(usage, "busy_ns", where),
+        busy_ns=busy_ns,
+        busy_how=busy_how,
         engine_ns=optional_count(usage, "engine_ns", where),
         user_ns=None if user_ns is None else user_ns + (ticks("nice_ns") or 0),
         system_ns=ticks("system_ns"),
@@ -110,6 +112,21 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
         steal_ns=ticks("steal_ns") if usage.get("steal_known") is True else None,
         delay_ns=optional_count(usage, "delay_ns", where),
     )
+
+
+def _busy(scheduled_ns: int | None, ticks: Callable[[str], int | None], capacity_ns: int) -> tuple[int | None, str]:
+    """Busy time of all CPUs and where it is from: the scheduler, else what the kernel's idle accounting leaves over.
+
+    A kernel without CONFIG_SCHEDSTATS has no /proc/schedstat. Idle and iowait of /proc/stat are timed at each idle entry
+    and exit on tickless kernels, so they are no samples, but they come in ticks.
+    """
+    if scheduled_ns is not None:
+        return scheduled_ns, "schedstat"
+    idle_ns = ticks("idle_ns")
+    if idle_ns is None:
+        return None, ""
+    away_ns = idle_ns + (ticks("iowait_ns") or 0) + (ticks("steal_ns") or 0)
+    return max(0, capacity_ns - away_ns), "idle"
 
 
 def refusal(answers: Answers) -> str | None:
