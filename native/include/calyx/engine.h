@@ -4,7 +4,8 @@
  * and knows nothing of agents. Life of one job:
  *
  *   calyx_job_check -> calyx_crew_open (all that allocates, opens, registers, starts threads)
- *       -> calyx_crew_start(start_ns) -> [ calyx_crew_progress ... ] -> calyx_crew_wait -> calyx_crew_result -> calyx_crew_close
+ *       -> calyx_crew_start(start_ns) -> [ calyx_crew_progress ... ] -> calyx_crew_wait -> calyx_crew_result ->
+ * calyx_crew_close
  *
  * One crew runs one job with one thread, one ring and one file for each path. Functions return 0 or -errno and leave
  * out-parameters untouched on failure. Times are CLOCK_MONOTONIC nanoseconds.
@@ -84,7 +85,7 @@ struct calyx_result {
 	uint64_t enter_calls, submitted, eagain, short_ios, unfinished, wakeups;
 	struct calyx_error_count errors[CALYX_ERRORS_MAX];
 	uint32_t errors_count;
-	bool stopped; /* ended by calyx_crew_stop, before the window's end */
+	bool stopped;			/* ended by calyx_crew_stop, before the window's end */
 	char failure[CALYX_REASON_MAX]; /* empty when the job ran to its end */
 };
 
@@ -113,8 +114,9 @@ int calyx_crew_wait(struct calyx_crew *crew, uint64_t timeout_ns);
 const struct calyx_result *calyx_crew_result(struct calyx_crew *crew);
 void calyx_crew_close(struct calyx_crew *crew);
 
-/* Laying out a file (target.c): made with O_EXCL, written with data that no layer can compress or deduplicate, synced, and
- * checked for unwritten extents and holes. progress may be NULL; when it returns true the layout stops with -ECANCELED. */
+/* Laying out a file (target.c): made with O_EXCL, written with data that no layer can compress or deduplicate, synced,
+ * and checked for unwritten extents and holes. progress may be NULL; when it returns true the layout stops with
+ * -ECANCELED. */
 struct calyx_layout {
 	uint64_t written_bytes, extents, unwritten_bytes, hole_bytes;
 	bool fiemap; /* false: the file system cannot say */
@@ -124,7 +126,8 @@ int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uin
 			struct calyx_layout *layout, char *reason);
 int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout);
 
-/* Which set-ups does this kernel accept? Bits 1u << enum calyx_setup; features as IORING_FEAT_*. 0 or -errno of io_uring_setup. */
+/* Which set-ups does this kernel accept? Bits 1u << enum calyx_setup; features as IORING_FEAT_*. 0 or -errno of
+ * io_uring_setup. */
 int calyx_ring_probe(uint32_t *setups, uint32_t *features);
 
 uint64_t calyx_now_ns(void);
