@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -59,6 +60,13 @@ async def refused(guest: Guest, pool: Pool, agents: dict[str, Executable], kind:
 
 def files_of(guest: LoopbackGuest) -> list[str]:
     return sorted(str(path.relative_to(guest.home)) for path in guest.home.rglob("*") if path.is_file())
+
+
+def take_away(agent: Agent) -> None:
+    """What was put outside of the test's own directories; the directory goes when it holds nothing else."""
+    Path(agent.path).unlink()
+    with contextlib.suppress(OSError):
+        Path(agent.path).parent.rmdir()
 
 
 async def test_the_agent_is_put_once_and_talks(
@@ -152,7 +160,7 @@ async def test_a_home_that_does_not_exist_is_gone_around(fleet: LoopbackFleet, p
         )
         assert not Path("/nonexistent").exists()
     finally:
-        Path(agent.path).unlink()
+        take_away(agent)
 
 
 async def test_the_directory_that_was_asked_for_comes_first(
@@ -343,7 +351,7 @@ async def test_a_home_that_takes_no_program_is_gone_around(
     mounts.over(guest.home, options)
     agent = await deployed(guest_of(fleet, guest), pool, script_agent(tmp_path))
     await agent.close()
-    Path(agent.path).unlink()
+    take_away(agent)
     assert agent.path.startswith("/var/tmp/")
     assert f"could not go to {guest.home}/.cache/calyx-orch: {reason}" in agent.notes[0]
     assert files_of(guest) == []
