@@ -4,8 +4,8 @@
  * and knows nothing of agents. Life of one job:
  *
  *   calyx_job_check -> calyx_crew_open (all that allocates, opens, registers, starts threads)
- *       -> calyx_crew_start(start_ns) -> [ calyx_crew_progress ... ] -> calyx_crew_wait -> calyx_crew_result ->
- * calyx_crew_close
+ *       -> calyx_crew_start(start_ns) -> [ calyx_crew_progress ... ] -> calyx_crew_wait
+ *       -> calyx_crew_result -> calyx_crew_close
  *
  * One crew runs one job with one thread, one ring and one file for each path. Functions return 0 or -errno and leave
  * out-parameters untouched on failure. Times are CLOCK_MONOTONIC nanoseconds.
