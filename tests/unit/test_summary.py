@@ -78,6 +78,7 @@ def test_a_row_tells_percentiles_cv_cpu_and_skew() -> None:
     assert row.throughput_bytes_per_s == pytest.approx(110.0 * 4096)
     assert row.cv_within_run == pytest.approx(0.0, abs=1e-9)
     assert row.cv_between_repetitions == pytest.approx(math.sqrt(200) / 110)
+    assert row.cv_p99_between_repetitions == 0.0
     assert row.p50_ns == pytest.approx(100_000, rel=0.01)
     assert row.p99_ns == pytest.approx(100_000, rel=0.01)
     assert row.p999_ns == pytest.approx(900_000, rel=0.01)

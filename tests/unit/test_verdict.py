@@ -38,6 +38,7 @@ def rows(
                 status="ok",
                 throughput_bytes_per_s=value,
                 cv_between_repetitions=cv,
+                cv_p99_between_repetitions=cv,
                 p99_ns=p99_ns[number] if p99_ns else 1_000_000,
             )
         )
@@ -106,6 +107,18 @@ def test_repetitions_that_differ_as_much_are_noise() -> None:
 def test_with_one_repetition_more_is_asked() -> None:
     assert outlier(rows([850, 1000, 1000], cv=None)) is None
     assert outlier(rows([700, 1000, 1000], cv=None)) is not None
+
+
+def test_a_tail_that_scatters_from_round_to_round_is_noise() -> None:
+    """Its throughput repeats well, its P99 does not: 30 % more P99 is not its own."""
+    even = rows([1000, 1000, 1000], [1_300_000, 1_000_000, 1_000_000])
+    assert outlier(even) is not None
+    assert outlier([replace(even[0], cv_p99_between_repetitions=0.15), *even[1:]]) is None
+
+
+def test_two_rounds_are_too_few_to_believe_their_spread() -> None:
+    few = [replace(row, rounds=2) for row in rows([850, 1000, 1000], cv=0.001)]
+    assert outlier(few) is None
 
 
 def test_of_two_guests_the_one_that_does_worse_is_named() -> None:

@@ -34,6 +34,7 @@ class GuestRow:
     iops: float | None = None
     cv_within_run: float | None = None
     cv_between_repetitions: float | None = None
+    cv_p99_between_repetitions: float | None = None
     p50_ns: int | None = None
     p99_ns: int | None = None
     p999_ns: int | None = None

@@ -63,6 +63,8 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
     measured = [found.measurement for found in figures]
     latency = rounds.latencies(figures)
     between = variation.between_repetitions([found.throughput_bytes_per_s for found in figures])
+    p99s = [percentile_or_none(found.latency, 99.0) for found in figures]
+    tails = variation.between_repetitions([p99 for p99 in p99s if p99 is not None])
     skews = [m.skew_ns for m in measured if m.skew_ns is not None]
     bounds = [m.skew_bound_ns for m in measured if m.skew_bound_ns is not None]
     mixed = any(m.read is not None for m in measured) and any(m.write is not None for m in measured)
@@ -72,6 +74,7 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
         iops=fmean(found.iops for found in figures),
         cv_within_run=mean_known(found.cv_within_run.value for found in figures),
         cv_between_repetitions=between.value,
+        cv_p99_between_repetitions=tails.value,
         p50_ns=percentile_or_none(latency, 50.0),
         p99_ns=percentile_or_none(latency, 99.0),
         p999_ns=percentile_or_none(latency, 99.9),

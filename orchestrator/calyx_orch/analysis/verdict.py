@@ -13,7 +13,8 @@ from calyx_orch.analysis.summary import FleetRow, GuestRow, Summary
 from calyx_orch.model import RunRecord
 
 STANDS_OUT_MIN = 0.10  # less than a tenth from its peers is nobody's news
-NOISE_UNKNOWN = 0.20  # with one repetition, nothing tells noise from difference: twice that is asked
+NOISE_UNKNOWN = 0.20  # with one or two repetitions nothing tells noise from difference: more is asked
+REPETITIONS_MIN = 3
 NOISE_FACTOR = 3.0
 MAD_TO_SIGMA = 1.4826
 DOUBTS_SHOWN = 3
@@ -162,6 +163,13 @@ def _value(row: GuestRow, metric: str) -> float | None:
     return row.throughput_bytes_per_s if metric == "throughput" else row.p99_ns
 
 
+def _repeats(row: GuestRow, metric: str) -> float | None:
+    """The CV between repetitions of a metric; None where there are too few of them to believe it."""
+    if row.rounds < REPETITIONS_MIN:
+        return None
+    return row.cv_between_repetitions if metric == "throughput" else row.cv_p99_between_repetitions
+
+
 def _guests(rows: Sequence[GuestRow], metric: str) -> list[Outlier]:
     values = {row.guest: value for row in rows if (value := _value(row, metric))}
     found = []
@@ -170,7 +178,7 @@ def _guests(rows: Sequence[GuestRow], metric: str) -> list[Outlier]:
         if row.guest not in values or not peers:
             continue
         change = values[row.guest] / median(peers) - 1
-        if abs(change) > _noise(peers, [row.cv_between_repetitions]) and not _is_only_other(rows, metric, change):
+        if abs(change) > _noise(peers, [_repeats(row, metric)]) and not _is_only_other(rows, metric, change):
             found.append(Outlier("guest", row.guest, metric, change, len(peers)))
     return found
 
@@ -188,7 +196,7 @@ def _vm_hosts(rows: Sequence[GuestRow], metric: str) -> list[Outlier]:
         value = _value(row, metric)
         if row.vm_host is not None and value:
             values.setdefault(row.vm_host, []).append(value)
-            repeats.setdefault(row.vm_host, []).append(row.cv_between_repetitions)
+            repeats.setdefault(row.vm_host, []).append(_repeats(row, metric))
     found = []
     for name, mine in values.items():
         others = [value for other, theirs in values.items() if other != name for value in theirs]
