@@ -37,6 +37,7 @@ from calyx_orch.engines.buckets import (
     to_fio_grid,
     upper_ns,
 )
+from calyx_orch.engines.fio_documents import read_output
 from calyx_orch.model import Histogram
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -91,6 +92,28 @@ def test_the_p99_of_a_merged_fleet_is_that_of_all_raw_samples_within_one_bucket(
     raw = nearest_rank([sample for samples in guests for sample in samples], percent)
     assert merged is not None
     assert to_fio_grid(index_of(merged)) == to_fio_grid(index_of(raw))
+
+
+def test_the_percentiles_of_three_recorded_guests_are_those_of_their_samples() -> None:
+    """Fio's own log of each latency beside its bins: alone and merged, the samples' percentile lies in the same bucket."""
+    raw, binned = [], []
+    for number in (1, 2, 3):
+        samples = [
+            int(line) for line in (GOLDEN / "statistics" / "recorded" / f"vm{number}.samples").read_text().split()
+        ]
+        (job,) = read_output((GOLDEN / "statistics" / "recorded" / f"vm{number}.json").read_text()).jobs
+        assert job.read is not None
+        assert coarsen(histogram_of(samples)).buckets == job.read.latency.buckets
+        assert [(percent, percentile(histogram_of(samples), percent)) for percent, _ in job.read.percentiles] == list(
+            job.read.percentiles
+        )
+        raw.append(samples)
+        binned.append(job.read.latency)
+    everything = [sample for samples in raw for sample in samples]
+    for percent in QUANTILES:
+        merged = percentile(merge(binned), percent)
+        assert merged is not None
+        assert to_fio_grid(index_of(merged)) == to_fio_grid(index_of(nearest_rank(everything, percent)))
 
 
 @given(st.lists(st.lists(LATENCIES, max_size=30), max_size=5))
