@@ -111,7 +111,7 @@ def test_no_number_is_cut_at_any_width(record: RunRecord, summary: Summary, widt
 
 def test_columns_that_have_no_room_are_named(record: RunRecord, summary: Summary) -> None:
     narrow = " ".join(section(shown(record, summary, width=80), "randread-4k on data, together").split())
-    assert "no room in 80 columns for: vm_host, rounds, CV between repetitions, CPU per I/O, skew" in narrow
+    assert "no room in 80 columns for: vm_host, rounds, CV between repetitions, CPU engine, CPU per I/O, skew" in narrow
     assert "no room" not in section(shown(record, summary, width=200), "randread-4k on data, together")
 
 

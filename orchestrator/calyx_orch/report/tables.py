@@ -18,6 +18,7 @@ from calyx_orch.report.facts import Column, Table, header, is_short
 __all__ = ["Column", "Field", "Table", "doubts", "header", "is_short", "of_page"]
 
 Row = TypeVar("Row")
+AnyRow = TypeVar("AnyRow", GuestRow, FleetRow, InterferenceRow)
 GUESTS_TOLD_MAX = 4
 SHARED = frozenset({"target", "load", "scope"})
 
@@ -38,6 +39,7 @@ CV_REPETITIONS = "standard deviation / mean of a guest's throughput over rounds 
 CV_GUESTS = "standard deviation / mean over the guests' mean throughput"
 PERCENTILE = "from the merged buckets of all rounds; n/a when fewer than ten samples lie beyond"
 CPU = "share of all CPUs of the guest that was busy in the window, from the scheduler's statistics"
+CPU_ENGINE = "share of all CPUs of the guest that the engine used, its kernel threads included"
 CPU_PER_IO = "CPU time of the engine, its kernel threads included, for each I/O"
 SKEW = "distance of the first I/O from the start line, median of rounds, and how wrong that can be"
 
@@ -57,6 +59,7 @@ GUEST: tuple[Field[GuestRow], ...] = (
     Field("P99", lambda row: wording.latency(row.p99_ns), explanation=PERCENTILE),
     Field("P99.9", lambda row: wording.latency(row.p999_ns), 3, explanation=PERCENTILE),
     Field("CPU", lambda row: wording.percent(row.cpu_percent), 1, explanation=CPU),
+    Field("CPU engine", lambda row: wording.percent(row.engine_cpu_percent), 5, explanation=CPU_ENGINE),
     Field("CPU per I/O", lambda row: wording.latency(row.cpu_ns_per_io), 5, explanation=CPU_PER_IO),
     Field("skew", lambda row: _skew(row.skew_median_ns, row.skew_bound_ns), 7, explanation=SKEW),
     Field("doubts", lambda row: _doubts(row.doubts, row.status), is_number=False),
@@ -147,8 +150,8 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
     """Make the tables of the page, in its order; empty ones are left out."""
     made = (
         facts.failures(record),
-        table("fleet", "The fleet", FLEET, summary.fleet, first=True, text="Throughput and IOPS are sums of the guests."),
-        table("rows", "Guest by guest", GUEST, summary.guests),
+        table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text="Throughput and IOPS are sums of the guests."),
+        table("rows", "Guest by guest", GUEST, ordered(summary.guests)),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),
         table(
             "interference", "With neighbours against alone", INTERFERENCE, neighbours(summary),
@@ -158,6 +161,19 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
         facts.guests(record),
     )  # fmt: skip
     return tuple(one for one in made if one is not None)
+
+
+def ordered(rows: Sequence[AnyRow]) -> list[AnyRow]:
+    """Put the rows of a workload, target and load together, in them those of a guest, and in them calyx before fio."""
+    names = [getattr(row, "guest", "") for row in rows]
+    guests = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    cells = {cell: place for place, cell in enumerate(dict.fromkeys((r.workload, r.target, r.load) for r in rows))}
+
+    def place(row: AnyRow) -> tuple[int, int, bool, str]:
+        cell = cells[row.workload, row.target, row.load]
+        return cell, guests[getattr(row, "guest", "")], row.engine != "calyx", row.engine
+
+    return sorted(rows, key=place)
 
 
 def table(
@@ -190,7 +206,7 @@ def pairs(rows: Iterable[PairRow]) -> tuple[Pair, ...]:
 def neighbours(summary: Summary) -> tuple[Neighbours, ...]:
     """Gather the metrics of each vm_host, storage pool and guest, places first."""
     gathered: dict[tuple[str, ...], dict[str, InterferenceRow]] = {}
-    for row in (*summary.places, *summary.interference):
+    for row in (*ordered(summary.places), *ordered(summary.interference)):
         key = (row.workload, row.target, row.load, row.engine, row.scope, row.guest)
         gathered.setdefault(key, {})[row.metric] = row
     whole = [Neighbours(next(iter(metrics.values())), metrics) for metrics in gathered.values()]

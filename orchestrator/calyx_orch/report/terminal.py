@@ -45,7 +45,7 @@ def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -
             kept, more = _worst(rows)
             fields = [field for field in tables.GUEST if field.title not in ("workload", "target", "load")]
             _print(console, _titled(title + more, short), fields, kept)
-        _print(console, _titled("the fleet", short), tables.FLEET, summary.fleet)
+        _print(console, _titled("the fleet", short), tables.FLEET, tables.ordered(summary.fleet))
         pairs, more = _few(tables.pairs(summary.pairs), lambda pair: _low(pair.ratios.get("IOPS")))
         _print(console, _titled(f"calyx / fio{more}", short), tables.PAIR, pairs)
         neighbours, more = _few(tables.neighbours(summary), lambda one: _low(one.metrics.get("throughput")))
@@ -136,13 +136,10 @@ _COSTS: tuple[Field[PlanRow], ...] = (
 )
 
 
-def _cells(rows: Iterable[GuestRow]) -> dict[tuple[str, str, str], list[GuestRow]]:
+def _cells(rows: Sequence[GuestRow]) -> dict[tuple[str, str, str], list[GuestRow]]:
     cells: dict[tuple[str, str, str], list[GuestRow]] = {}
-    for row in rows:
+    for row in tables.ordered(rows):
         cells.setdefault((row.workload, row.target, row.load), []).append(row)
-    order = {name: place for place, name in enumerate(dict.fromkeys(row.guest for row in rows))}
-    for found in cells.values():
-        found.sort(key=lambda row: order[row.guest])  # the engines of a guest stand below each other
     return cells
 
 

@@ -22,7 +22,11 @@ def drawn(frame: Frame, table: pd.DataFrame, metrics: Sequence[str], title: str,
         [[f"{frame.panel(w, t, load)}: {m}" for m in metrics] for w, t in cells], row_px=200, gap_px=52
     )
     said: set[str] = set()
-    for (workload, target, metric, engine), rows in grouped(table, "workload", "target", "metric", "engine"):
+    for engine, (workload, target, metric), rows in (
+        (name, key, rows)
+        for name in engines
+        for key, rows in grouped(table[table["engine"] == name], "workload", "target", "metric")
+    ):
         row, column = cells.index((workload, target)) + 1, metrics.index(metric) + 1
         colour, name = palette.engine(engine, frame.engines), panels.shown(engine)
         drawing.add_scatter(
