@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A crew's life: choose the set-up, open all threads, start, watch, stop, wait, merge, close.
+// A crew's life: open all threads, start, watch, stop, wait, close.
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -26,8 +26,6 @@
 #define CLOSE_TIMEOUT_NS (7 * SECOND_NS)
 #define STACK_BYTES (256u << 10)
 #define RING_ENTRIES_MIN 8 /* room for timers beside a short queue */
-
-static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain"};
 
 uint32_t calyx_crew_await(struct calyx_crew *crew, uint32_t from, uint64_t until_ns)
 {
@@ -74,92 +72,6 @@ static void *thread_main(void *argument)
 }
 
 /* ---- opening ---- */
-
-static int list_allowed_cpus(struct calyx_crew *crew, int *cpus, int capacity)
-{
-	int count = 0;
-
-	if (syscall(SYS_sched_getaffinity, 0, sizeof(crew->allowed_cpus), crew->allowed_cpus) < 0)
-		return 0;
-	for (int cpu = 0; cpu < CALYX_CPU_WORDS * 64 && count < capacity; cpu++) {
-		if (crew->allowed_cpus[cpu / 64] >> (cpu % 64) & 1)
-			cpus[count++] = cpu;
-	}
-	return count;
-}
-
-/* Every second CPU goes to a poller, starting with the last one: the first ones take most interrupts. */
-static int place_pollers(struct calyx_crew *crew, char *reason)
-{
-	int cpus[CALYX_CPU_WORDS * 64];
-	int count = list_allowed_cpus(crew, cpus, CALYX_CPU_WORDS * 64);
-
-	if (count == 1)
-		return calyx_refuse(
-			reason, -EINVAL,
-			"setup=sqpoll needs two CPUs: its poller and the job would wait for each other on one");
-	for (uint32_t i = 0; i < crew->job.paths_count && count > 1; i++)
-		crew->workers[i].poller_cpu = cpus[(uint32_t)(count - 1) - (2 * i) % (uint32_t)count];
-	return 0;
-}
-
-static int refuse_io_uring(int error, const char *name, char *reason)
-{
-	char text[8] = "";
-	FILE *sysctl;
-
-	if (error == -EPERM) {
-		sysctl = fopen("/proc/sys/kernel/io_uring_disabled", "re");
-		if (sysctl) {
-			if (!fgets(text, sizeof(text), sysctl))
-				text[0] = 0;
-			fclose(sysctl);
-		}
-		if (text[0] == '1' || text[0] == '2')
-			return calyx_refuse(reason, error,
-					    "io_uring_setup: %s: the sysctl kernel.io_uring_disabled is %c",
-					    calyx_error_text(error).text, text[0]);
-		return calyx_refuse(
-			reason, error,
-			"io_uring_setup (%s): %s: a seccomp filter, a security module or a missing privilege "
-			"forbids it",
-			name, calyx_error_text(error).text);
-	}
-	if (error == -ENOSYS)
-		return calyx_refuse(reason, error,
-				    "io_uring_setup: %s: the kernel has no io_uring, or a filter hides it",
-				    calyx_error_text(error).text);
-	if (error == -EINVAL)
-		return calyx_refuse(reason, error, "io_uring_setup: %s: this kernel does not have setup=%s",
-				    calyx_error_text(error).text, name);
-	return calyx_refuse(reason, error, "io_uring_setup (%s): %s", name, calyx_error_text(error).text);
-}
-
-static int choose_setup(struct calyx_crew *crew, char *reason)
-{
-	static const enum calyx_setup ladder[] = {CALYX_SETUP_DEFER, CALYX_SETUP_COOP, CALYX_SETUP_PLAIN};
-	enum calyx_setup wanted = crew->job.setup;
-	uint32_t entries = crew->ring_entries;
-	int error = -EINVAL;
-
-	if (wanted == CALYX_SETUP_SQPOLL && (error = place_pollers(crew, reason)))
-		return error;
-	if (wanted != CALYX_SETUP_AUTO) {
-		crew->took = wanted;
-		error = calyx_ring_choose(wanted, entries, crew->workers[0].poller_cpu, &crew->ring_flags);
-		return error ? refuse_io_uring(error, setup_names[wanted], reason) : 0;
-	}
-	for (size_t i = 0; i < sizeof(ladder) / sizeof(ladder[0]); i++) {
-		crew->took = ladder[i];
-		error = calyx_ring_choose(ladder[i], entries, -1, &crew->ring_flags);
-		if (!error)
-			return 0;
-		if (error != -EINVAL)
-			break;
-		calyx_reason_add(crew->why, "setup=%s: %s", setup_names[ladder[i]], calyx_error_text(error).text);
-	}
-	return refuse_io_uring(error, setup_names[crew->took], reason);
-}
 
 static int copy_job(struct calyx_crew *crew, const struct calyx_job *job)
 {
@@ -341,7 +253,7 @@ int calyx_crew_open(const struct calyx_job *job, struct calyx_crew **out, char *
 		calyx_refuse(reason, error, "no memory for the job");
 		goto failed;
 	}
-	if ((error = check_memory(crew, reason)) || (error = choose_setup(crew, reason)) ||
+	if ((error = check_memory(crew, reason)) || (error = calyx_choose_setup(crew, reason)) ||
 	    (error = spawn(crew, reason)) || (error = await_reports(crew, reason)) ||
 	    (error = first_open_error(crew, reason)) || (error = settle_buffers(crew, reason)) ||
 	    (error = settle_setup(crew, reason)))
@@ -418,100 +330,6 @@ void calyx_crew_stop(struct calyx_crew *crew)
 	command_crew(crew, CALYX_QUIT);
 }
 
-/* ---- the result ---- */
-
-static void merge_errors(struct calyx_result *result, const struct calyx_worker *w)
-{
-	for (uint32_t i = 0; i < w->errors_count; i++) {
-		const struct calyx_error_count *from = &w->errors[i];
-		uint32_t j = 0;
-
-		while (j < result->errors_count &&
-		       (result->errors[j].direction != from->direction || result->errors[j].error != from->error))
-			j++;
-		if (j < result->errors_count)
-			result->errors[j].count += from->count;
-		else if (j < CALYX_ERRORS_MAX)
-			result->errors[result->errors_count++] = *from;
-	}
-}
-
-static void merge_worker(struct calyx_crew *crew, const struct calyx_worker *w)
-{
-	struct calyx_result *result = &crew->result;
-	uint64_t started_ns = atomic_load(&w->started_ns);
-
-	if (started_ns && (!result->started_ns || started_ns < result->started_ns))
-		result->started_ns = started_ns;
-	if (w->ended_ns > result->ended_ns)
-		result->ended_ns = w->ended_ns;
-	for (int d = 0; d < CALYX_DIRECTIONS; d++) {
-		struct calyx_direction_result *into = &result->directions[d];
-
-		into->ios += w->directions[d].ios;
-		into->bytes += w->directions[d].bytes;
-		into->errors += w->directions[d].errors;
-		into->short_ios += w->directions[d].short_ios;
-		calyx_histogram_merge(&into->latency, &w->directions[d].latency);
-	}
-	for (uint32_t i = 0; i < crew->intervals_count; i++) {
-		struct calyx_interval *into = &crew->intervals[i];
-		const struct calyx_interval *from = &w->intervals[i];
-
-		into->read_ios += from->read_ios;
-		into->read_bytes += from->read_bytes;
-		into->write_ios += from->write_ios;
-		into->write_bytes += from->write_bytes;
-		if (from->latency_max_ns > into->latency_max_ns)
-			into->latency_max_ns = from->latency_max_ns;
-	}
-	result->enter_calls += w->ring.enter_calls;
-	result->wakeups += w->ring.wakeups;
-	result->submitted += w->counts.submitted;
-	result->eagain += w->counts.eagain;
-	result->short_ios += w->counts.short_ios;
-	result->unfinished += w->counts.unfinished;
-	result->stopped |= w->stopped;
-	merge_errors(result, w);
-	if (w->failure[0] && !result->failure[0])
-		memcpy(result->failure, w->failure, sizeof(result->failure));
-}
-
-static void merge(struct calyx_crew *crew)
-{
-	struct calyx_result *result = &crew->result;
-	uint64_t start_ns = atomic_load(&crew->start_ns);
-
-	if (crew->merged)
-		return;
-	crew->merged = true;
-	result->setup = crew->setup;
-	result->interval_ns = crew->job.interval_ns;
-	result->intervals = crew->intervals;
-	result->intervals_count = crew->intervals_count;
-	if (start_ns) {
-		result->window_start_ns = start_ns + crew->job.ramp_ns;
-		result->window_end_ns = result->window_start_ns + crew->job.runtime_ns;
-	}
-	for (int d = 0; d < CALYX_DIRECTIONS; d++)
-		calyx_histogram_init(&result->directions[d].latency);
-	for (uint32_t i = 0; i < crew->spawned; i++) {
-		const struct calyx_worker *w = &crew->workers[i];
-
-		merge_worker(crew, w);
-		if (atomic_load(&w->finished))
-			continue;
-		crew->abandoned = true;
-		result->unfinished += w->in_flight;
-		result->ended_ns = calyx_now_ns();
-		calyx_refuse(result->failure, 0,
-			     "job %" PRIu32
-			     " (%s) hangs in the kernel past its deadline and was left behind with %" PRIu32
-			     " I/Os in flight",
-			     i, crew->paths[i], w->in_flight);
-	}
-}
-
 int calyx_crew_wait(struct calyx_crew *crew, uint64_t timeout_ns)
 {
 	uint64_t now_ns = calyx_now_ns(), start_ns, until_ns, overdue_ns;
@@ -530,13 +348,8 @@ int calyx_crew_wait(struct calyx_crew *crew, uint64_t timeout_ns)
 		overdue_ns = overdue_ns < now_ns + SECOND_NS ? overdue_ns : now_ns + SECOND_NS;
 		calyx_futex_wait(&crew->finished, finished, until_ns < overdue_ns ? until_ns : overdue_ns);
 	}
-	merge(crew);
+	calyx_crew_merge(crew);
 	return 0;
-}
-
-const struct calyx_result *calyx_crew_result(struct calyx_crew *crew)
-{
-	return &crew->result;
 }
 
 void calyx_crew_close(struct calyx_crew *crew)

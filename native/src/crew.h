@@ -23,6 +23,11 @@
 enum calyx_command { CALYX_OPENING, CALYX_DROP_BUFFERS, CALYX_READY, CALYX_START, CALYX_QUIT };
 enum calyx_stop { CALYX_STOP_NONE, CALYX_STOP_BY_CALLER, CALYX_STOP_BY_FAILURE };
 
+/* user_data below 2^32 is the index of a slot; these name none. */
+#define CALYX_DATA_TICK (1ull << 32)
+#define CALYX_DATA_PACE (2ull << 32)
+#define CALYX_DATA_CANCEL (3ull << 32)
+
 #define CALYX_CPU_WORDS 64 /* 4096 CPUs */
 
 /* One place in the queue. published_ns is 0 while the slot is free; another thread reads it for the age of the oldest
@@ -113,11 +118,41 @@ struct calyx_crew {
 	struct calyx_result result;
 };
 
+static inline void calyx_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#else
+	__asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* The slot's I/O is over, however it ended. */
+static inline void calyx_slot_release(struct calyx_worker *w, uint32_t index)
+{
+	atomic_store_explicit(&w->slots[index].published_ns, 0, memory_order_relaxed);
+	w->free_slots[w->free_count++] = index;
+	w->in_flight--;
+}
+
+/* choose.c: which set-up, and on which CPUs its pollers run. */
+int calyx_choose_setup(struct calyx_crew *crew, char *reason);
+/* result.c: adds up what the threads measured, once. */
+void calyx_crew_merge(struct calyx_crew *crew);
 /* worker.c */
 void calyx_worker_open(struct calyx_worker *worker);
 void calyx_worker_drop_buffers(struct calyx_worker *worker);
 void calyx_worker_close(struct calyx_worker *worker);
 uint64_t calyx_pool_bytes(const struct calyx_job *job, uint32_t *turns);
+/* startline.c: false when a stop came first. It asks for precedence; leave gives that up. */
+bool calyx_startline_wait(struct calyx_crew *crew, uint64_t start_ns);
+void calyx_startline_leave(void);
+/* reap.c: one pass over the completion queue. The first sentence of a failure stands; it ends the job of all threads.
+ */
+void calyx_worker_reap(struct calyx_worker *worker);
+__attribute__((format(printf, 2, 3))) void calyx_worker_fail(struct calyx_worker *worker, const char *format, ...);
 /* engine.c: prepares the first queue, waits for the start line, makes I/O until the end, drains. */
 void calyx_worker_run(struct calyx_worker *worker);
 /* crew.c: sleeps until command is no longer `from`, or until_ns; returns the command. */

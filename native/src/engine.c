@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loop of one thread: fill, submit, reap, record, stop, drain. One thread, one ring, one file.
 //
-//   reap     one clock read stamps every visible completion; then its slot is free, or has a rest to do
+//   reap     one clock read stamps every visible completion; then its slot is free, or has a rest to do (reap.c)
 //   refill   a free slot gets the next I/O: each one published and submitted by itself (each), or all at once (batch)
-//   wait     sleep in the kernel until the next completion; a timer of TICK_NS bounds that sleep, so that stop,
-//   deadline
-//            and hanging I/O are seen without a timeout on every wait
+//   wait     sleep in the kernel until the next completion; a timer of TICK_NS bounds that sleep, so that a stop, the
+//            deadline and hanging I/O are seen without a timeout on every wait
 //
 // Submitting each successor at once costs one more system call per I/O, and on a disk brings 10 to 20 % more of them:
 // the device idles less while the rest of a batch is prepared.
@@ -13,46 +12,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "data.h"
 #include "reason.h"
 
-#define TICK_NS 100000000ull	       /* how late a stop or a deadline may be seen */
-#define SPIN_BEFORE_START_NS 150000ull /* a sleep may end this late on a busy guest */
-#define SPIN_POLLER_NS 100000ull       /* SQPOLL: then sleep, which gives the poller the CPU */
+#define TICK_NS 100000000ull	 /* how late a stop or a deadline may be seen */
+#define SPIN_POLLER_NS 100000ull /* SQPOLL: then sleep, which gives the poller the CPU */
 #define DRAIN_AFTER_STOP_NS 5000000000ull
 #define DRAIN_AFTER_CANCEL_NS 500000000ull
 #define STUCK_MAX_NS 2000000000ull /* the kernel takes no submission, with nothing in flight */
-#define RETRIES_MAX 100		   /* of one I/O that ends in EAGAIN */
-#define ERROR_STREAK_MAX 100
-#define ERRORS_MAX 1000
-
-/* user_data that names no slot. */
-#define DATA_TICK (1ull << 32)
-#define DATA_PACE (2ull << 32)
-#define DATA_CANCEL (3ull << 32)
-
-uint64_t calyx_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
-#else
-	__asm__ volatile("" ::: "memory");
-#endif
-}
 
 static void pause_ns(uint64_t length_ns)
 {
@@ -60,20 +29,6 @@ static void pause_ns(uint64_t length_ns)
 				  .tv_nsec = (long)(length_ns % 1000000000)};
 
 	clock_nanosleep(CLOCK_MONOTONIC, 0, &length, NULL);
-}
-
-/* One thread's failure ends the job: the others drain and report what they have. The first sentence stands. */
-__attribute__((format(printf, 2, 3))) static void fail(struct calyx_worker *w, const char *format, ...)
-{
-	uint32_t none = CALYX_STOP_NONE;
-	va_list arguments;
-
-	if (w->failure[0])
-		return;
-	va_start(arguments, format);
-	vsnprintf(w->failure, sizeof(w->failure), format, arguments);
-	va_end(arguments);
-	atomic_compare_exchange_strong(&w->crew->stop, &none, CALYX_STOP_BY_FAILURE);
 }
 
 /* ---- fill ---- */
@@ -170,7 +125,7 @@ static void note_submission(struct calyx_worker *w, int error)
 			w->stuck_since_ns = calyx_now_ns();
 		return;
 	}
-	fail(w, "job %" PRIu32 ": io_uring_enter: %s", w->index, calyx_error_text(error).text);
+	calyx_worker_fail(w, "job %" PRIu32 ": io_uring_enter: %s", w->index, calyx_error_text(error).text);
 }
 
 /* Hands everything published to the kernel. */
@@ -240,12 +195,12 @@ static void arm_timers(struct calyx_worker *w)
 {
 	uint64_t due_ns;
 
-	if (!w->tick_due_ns && arm_timer(w, &w->tick_time, TICK_NS, DATA_TICK))
+	if (!w->tick_due_ns && arm_timer(w, &w->tick_time, TICK_NS, CALYX_DATA_TICK))
 		w->tick_due_ns = w->now_ns + TICK_NS;
 	if (w->draining || !w->pace.rate_iops || !w->free_count || w->pace_timer_ns)
 		return;
 	due_ns = calyx_pace_due_ns(&w->pace);
-	if (due_ns > w->now_ns && arm_timer(w, &w->pace_time, due_ns - w->now_ns, DATA_PACE))
+	if (due_ns > w->now_ns && arm_timer(w, &w->pace_time, due_ns - w->now_ns, CALYX_DATA_PACE))
 		w->pace_timer_ns = due_ns;
 }
 
@@ -261,7 +216,7 @@ static void wait_for_poller(struct calyx_worker *w)
 		for (int i = 0; i < 64; i++) {
 			if (calyx_ring_has_completions(&w->ring))
 				return;
-			relax();
+			calyx_relax();
 		}
 	} while (calyx_now_ns() < until_ns);
 	if (__atomic_load_n(w->ring.sq_flags, __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP)
@@ -276,8 +231,8 @@ static void wait_while_stuck(struct calyx_worker *w)
 
 	calyx_ring_enter(&w->ring, false, 0, IORING_ENTER_GETEVENTS); /* only to let completions happen */
 	if (!in_kernel && calyx_now_ns() - w->stuck_since_ns > STUCK_MAX_NS)
-		fail(w, "job %" PRIu32 ": io_uring_enter: %s for %llu ms with nothing in flight", w->index,
-		     calyx_error_text(EAGAIN).text, STUCK_MAX_NS / 1000000);
+		calyx_worker_fail(w, "job %" PRIu32 ": io_uring_enter: %s for %llu ms with nothing in flight", w->index,
+				  calyx_error_text(EAGAIN).text, STUCK_MAX_NS / 1000000);
 	pause_ns(1000000);
 	submit(w);
 }
@@ -299,152 +254,6 @@ static void wait(struct calyx_worker *w)
 		note_submission(w, calyx_ring_enter(&w->ring, true, 1, IORING_ENTER_GETEVENTS));
 }
 
-/* ---- reap and record ---- */
-
-static void release(struct calyx_worker *w, uint32_t index)
-{
-	atomic_store_explicit(&w->slots[index].published_ns, 0, memory_order_relaxed);
-	w->free_slots[w->free_count++] = index;
-	w->in_flight--;
-}
-
-static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
-{
-	struct calyx_error_count *entry = w->errors;
-
-	w->counts.errors++;
-	w->error_streak++;
-	w->directions[slot->direction].errors++;
-	for (uint32_t i = 0; i < w->errors_count; i++, entry++) {
-		if (entry->direction == slot->direction && entry->error == error)
-			break;
-	}
-	if (entry == &w->errors[w->errors_count] && w->errors_count < CALYX_ERRORS_MAX) {
-		*entry = (struct calyx_error_count){slot->direction, error, 0, slot->offset};
-		w->errors_count++;
-	}
-	if (entry < &w->errors[w->errors_count])
-		entry->count++;
-	if (w->error_streak >= ERROR_STREAK_MAX || w->counts.errors >= ERRORS_MAX)
-		fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os failed, the last one with %s at offset %" PRIu64, w->index,
-		     w->counts.errors, calyx_error_text(error).text, slot->offset);
-}
-
-static void record(struct calyx_worker *w, const struct calyx_slot *slot, uint32_t bytes)
-{
-	struct calyx_direction_result *direction = &w->directions[slot->direction];
-	uint64_t latency_ns = w->now_ns - atomic_load_explicit(&slot->published_ns, memory_order_relaxed);
-
-	w->error_streak = 0;
-	if (!w->in_window)
-		return;
-	calyx_histogram_record(&direction->latency, latency_ns);
-	direction->ios++;
-	direction->bytes += bytes;
-	if (!w->interval || slot->direction == CALYX_DIR_SYNC)
-		return;
-	if (slot->direction == CALYX_DIR_READ) {
-		w->interval->read_ios++;
-		w->interval->read_bytes += bytes;
-	} else {
-		w->interval->write_ios++;
-		w->interval->write_bytes += bytes;
-	}
-	if (latency_ns > w->interval->latency_max_ns)
-		w->interval->latency_max_ns = latency_ns;
-}
-
-/* Returns the bytes of a complete I/O, or -1 when there is nothing to count: an error, a retry, a rest to do. */
-static int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer)
-{
-	struct calyx_slot *slot = &w->slots[index];
-	uint32_t wanted = (uint32_t)w->crew->job.bs;
-
-	if ((answer == -EAGAIN || answer == -EINTR) && slot->retries < RETRIES_MAX && !w->draining) {
-		slot->retries++;
-		w->counts.eagain++;
-		w->resume_slots[w->resume_count++] = index;
-		return -1;
-	}
-	if (w->draining && (answer == -ECANCELED || answer == -EAGAIN || answer == -EINTR)) {
-		w->counts.unfinished++;
-		release(w, index);
-		return -1;
-	}
-	if (slot->direction == CALYX_DIR_SYNC && answer == 0) {
-		record(w, slot, 0);
-		release(w, index);
-		return 0;
-	}
-	if (answer <= 0 || slot->direction == CALYX_DIR_SYNC || (uint32_t)answer > wanted - slot->done) {
-		/* 0 bytes is the end of the file (or a device that wrote nothing): asking again would never end. */
-		record_error(w, slot, answer < 0 ? -answer : answer == 0 ? ENODATA : EIO);
-		release(w, index);
-		return -1;
-	}
-	slot->done += (uint32_t)answer;
-	if (slot->done < wanted) {
-		w->counts.short_ios += slot->done == (uint32_t)answer;
-		w->directions[slot->direction].short_ios += slot->done == (uint32_t)answer;
-		if (w->draining) {
-			w->counts.unfinished++;
-			release(w, index);
-		} else {
-			w->resume_slots[w->resume_count++] = index;
-		}
-		return -1;
-	}
-	record(w, slot, wanted);
-	release(w, index);
-	return wanted;
-}
-
-static void begin_pass(struct calyx_worker *w)
-{
-	w->now_ns = calyx_now_ns();
-	w->in_window = w->now_ns >= w->window_start_ns && w->now_ns < w->window_end_ns;
-	w->interval = NULL;
-	if (w->in_window && w->crew->intervals_count)
-		w->interval = &w->intervals[(w->now_ns - w->window_start_ns) / w->crew->job.interval_ns];
-}
-
-static void reap(struct calyx_worker *w)
-{
-	struct calyx_ring *ring = &w->ring;
-	uint32_t tail = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE), head = *ring->cq_head;
-	uint64_t ios = 0, bytes = 0;
-
-	begin_pass(w);
-	for (; head != tail; head++) {
-		const struct io_uring_cqe *cqe = &ring->cqes[head & ring->cq_mask];
-		int64_t count;
-
-		if (cqe->user_data == DATA_TICK) {
-			w->tick_due_ns = 0;
-		} else if (cqe->user_data == DATA_PACE) {
-			w->pace_timer_ns = 0;
-		} else if (cqe->user_data == DATA_CANCEL) {
-			continue;
-		} else if (cqe->user_data >= w->crew->job.iodepth ||
-			   !atomic_load_explicit(&w->slots[cqe->user_data].published_ns, memory_order_relaxed)) {
-			fail(w, "job %" PRIu32 ": the kernel completed an I/O that is not in flight (user_data %llu)",
-			     w->index, (unsigned long long)cqe->user_data);
-		} else {
-			count = complete(w, (uint32_t)cqe->user_data, cqe->res);
-			ios += count >= 0;
-			bytes += count >= 0 ? (uint64_t)count : 0;
-		}
-	}
-	__atomic_store_n(ring->cq_head, head, __ATOMIC_RELEASE);
-	if (ios) {
-		/* This thread alone writes them, so a load and a store do; a locked add would be paid at each pass. */
-		atomic_store_explicit(&w->ios, atomic_load_explicit(&w->ios, memory_order_relaxed) + ios,
-				      memory_order_relaxed);
-		atomic_store_explicit(&w->bytes, atomic_load_explicit(&w->bytes, memory_order_relaxed) + bytes,
-				      memory_order_relaxed);
-	}
-}
-
 /* ---- stop and drain ---- */
 
 static void begin_drain(struct calyx_worker *w, uint32_t stop)
@@ -459,7 +268,7 @@ static void begin_drain(struct calyx_worker *w, uint32_t stop)
 	/* What waited for another try is given up, and what the kernel never took never happened. */
 	while (w->resume_count > 0) {
 		w->counts.unfinished++;
-		release(w, w->resume_slots[--w->resume_count]);
+		calyx_slot_release(w, w->resume_slots[--w->resume_count]);
 	}
 }
 
@@ -479,7 +288,7 @@ static void cancel_all(struct calyx_worker *w)
 		sqe->opcode = IORING_OP_ASYNC_CANCEL;
 		sqe->fd = -1;
 		sqe->addr = i;
-		sqe->user_data = DATA_CANCEL;
+		sqe->user_data = CALYX_DATA_CANCEL;
 		publish(w, 1);
 		submit(w);
 	}
@@ -511,20 +320,6 @@ static bool check_end(struct calyx_worker *w)
 	return true;
 }
 
-/* Sleeps to shortly before the start line, then spins on the clock. False when a stop came first. */
-static bool wait_for_start_line(struct calyx_worker *w, uint64_t start_ns)
-{
-	uint64_t spin_from_ns = start_ns - SPIN_BEFORE_START_NS;
-
-	while (calyx_now_ns() < spin_from_ns) {
-		if (calyx_crew_await(w->crew, CALYX_START, spin_from_ns) != CALYX_START)
-			return false;
-	}
-	while (calyx_now_ns() < start_ns)
-		relax();
-	return atomic_load(&w->crew->stop) == CALYX_STOP_NONE;
-}
-
 static void set_times(struct calyx_worker *w, uint64_t start_ns)
 {
 	const struct calyx_job *job = &w->crew->job;
@@ -541,11 +336,12 @@ static void publish_first(struct calyx_worker *w, uint32_t count)
 	bool each = w->crew->job.refill == CALYX_REFILL_EACH;
 
 	atomic_store(&w->started_ns, publish(w, each ? 1 : count));
-	for (uint32_t i = 1; each && i < count; i++) {
-		submit(w);
-		publish(w, 1);
-	}
 	submit(w);
+	calyx_startline_leave();
+	for (uint32_t i = 1; each && i < count; i++) {
+		publish(w, 1);
+		submit(w);
+	}
 }
 
 void calyx_worker_run(struct calyx_worker *w)
@@ -557,8 +353,9 @@ void calyx_worker_run(struct calyx_worker *w)
 	calyx_pace_init(&w->pace, w->crew->job.rate_iops, start_ns);
 	while (w->free_count > 0 && calyx_pace_is_due(&w->pace, start_ns) && prepare_next(w))
 		first++;
-	if (!wait_for_start_line(w, start_ns)) {
+	if (!calyx_startline_wait(w->crew, start_ns)) {
 		w->stopped = atomic_load(&w->crew->stop) == CALYX_STOP_BY_CALLER;
+		calyx_startline_leave();
 		w->ended_ns = calyx_now_ns();
 		return;
 	}
@@ -566,7 +363,7 @@ void calyx_worker_run(struct calyx_worker *w)
 	w->now_ns = calyx_now_ns();
 	for (;;) {
 		wait(w);
-		reap(w);
+		calyx_worker_reap(w);
 		if (check_end(w))
 			break;
 		if (w->draining)
@@ -576,6 +373,6 @@ void calyx_worker_run(struct calyx_worker *w)
 	}
 	w->ended_ns = calyx_now_ns();
 	if (w->cancelled && w->counts.unfinished > 0 && !w->stopped)
-		fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end before the deadline", w->index,
-		     w->counts.unfinished);
+		calyx_worker_fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end before the deadline", w->index,
+				  w->counts.unfinished);
 }

@@ -59,6 +59,21 @@ static int64_t try_pread(int fd, void *buffer, size_t length, uint64_t offset)
 	return fails() ? -EIO : calyx_sys_linux.pread(fd, buffer, length, offset);
 }
 
+static int64_t try_pwrite(int fd, const void *buffer, size_t length, uint64_t offset)
+{
+	return fails() ? -EIO : calyx_sys_linux.pwrite(fd, buffer, length, offset);
+}
+
+static int try_fsync(int fd)
+{
+	return fails() ? -EIO : calyx_sys_linux.fsync(fd);
+}
+
+static int try_ioctl(int fd, unsigned long request, void *argument)
+{
+	return fails() ? -EIO : calyx_sys_linux.ioctl(fd, request, argument);
+}
+
 static int count_open_files(void)
 {
 	DIR *directory = opendir("/proc/self/fd");
@@ -71,12 +86,62 @@ static int count_open_files(void)
 	return count;
 }
 
-int main(void)
+static void check_nothing_left(int n, int open_files)
+{
+	CHECK(atomic_load(&live_maps) == 0, "call %d: %d mappings are left", n, atomic_load(&live_maps));
+	CHECK(count_open_files() == open_files, "call %d: files are left open", n);
+}
+
+/* Opens a job with its n-th call failing, n = 1, 2, 3 ... until no call is left to fail. */
+static int fail_each_of_open(int open_files)
 {
 	struct calyx_job job = short_job(SIZE);
 	char reason[CALYX_REASON_MAX];
 	struct calyx_crew *crew;
-	int open_files, error, n;
+	int error = -1, n = 0;
+
+	job.paths_count = 2;
+	job.buffers = CALYX_BUFFERS_REGISTERED;
+	while (error) {
+		atomic_store(&calls, 0);
+		atomic_store(&fail_at, ++n);
+		reason[0] = 0;
+		error = calyx_crew_open(&job, &crew, reason);
+		if (!error)
+			calyx_crew_close(crew);
+		check_nothing_left(n, open_files);
+		CHECK(!error || (reason[0] && !strstr(reason, "Success")), "call %d: '%s'", n, reason);
+	}
+	return n - 1;
+}
+
+/* The same for a layout. O_DIRECT that is refused is the one failure that it gets over: the file is then written
+ * buffered. */
+static int fail_each_of_layout(int open_files)
+{
+	struct calyx_layout layout;
+	char reason[CALYX_REASON_MAX];
+	int error, overcome = 0, n = 0;
+
+	do {
+		atomic_store(&calls, 0);
+		atomic_store(&fail_at, ++n);
+		reason[0] = 0;
+		error = calyx_target_layout(scratch_files[5], 2 << 20, 1, 0, NULL, NULL, &layout, reason);
+		check_nothing_left(n, open_files);
+		CHECK((access(scratch_files[5], F_OK) == 0) == (error == 0), "call %d: the file", n);
+		CHECK(!error || (strstr(reason, "E") && !strstr(reason, "Success")), "call %d: '%s'", n, reason);
+		overcome += error == 0;
+		unlink(scratch_files[5]);
+	} while (error || atomic_load(&calls) >= n);
+	CHECK(overcome <= 2, "%d failures were swallowed", overcome - 1);
+	return n - 1;
+}
+
+int main(void)
+{
+	struct calyx_job job = short_job(SIZE);
+	int open_files, count;
 
 	scratch_make();
 	lay_out(2, SIZE);
@@ -92,22 +157,13 @@ int main(void)
 	table.fstat = try_fstat;
 	table.set_flags = try_set_flags;
 	table.pread = try_pread;
+	table.pwrite = try_pwrite;
+	table.fsync = try_fsync;
+	table.ioctl = try_ioctl;
 	calyx_sys = &table;
-	job.paths_count = 2;
-	job.buffers = CALYX_BUFFERS_REGISTERED;
-	for (n = 1;; n++) {
-		atomic_store(&calls, 0);
-		atomic_store(&fail_at, n);
-		reason[0] = 0;
-		error = calyx_crew_open(&job, &crew, reason);
-		if (!error)
-			calyx_crew_close(crew);
-		CHECK(atomic_load(&live_maps) == 0, "call %d: %d mappings are left", n, atomic_load(&live_maps));
-		CHECK(count_open_files() == open_files, "call %d: files are left open", n);
-		if (!error)
-			break;
-		CHECK(reason[0] && !strstr(reason, "Success"), "call %d: '%s'", n, reason);
-	}
-	CHECK(n > 15, "only %d calls were made to fail", n - 1);
+	count = fail_each_of_open(open_files);
+	CHECK(count > 15, "only %d calls were made to fail", count);
+	count = fail_each_of_layout(open_files);
+	CHECK(count > 5, "only %d calls were made to fail", count);
 	return 0;
 }

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which io_uring set-up a crew runs with: the one that was named, or the first of defer, coop, plain that the kernel
+// accepts.
+#include "crew.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "reason.h"
+
+static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain"};
+
+static int list_allowed_cpus(struct calyx_crew *crew, int *cpus, int capacity)
+{
+	int count = 0;
+
+	if (syscall(SYS_sched_getaffinity, 0, sizeof(crew->allowed_cpus), crew->allowed_cpus) < 0)
+		return 0;
+	for (int cpu = 0; cpu < CALYX_CPU_WORDS * 64 && count < capacity; cpu++) {
+		if (crew->allowed_cpus[cpu / 64] >> (cpu % 64) & 1)
+			cpus[count++] = cpu;
+	}
+	return count;
+}
+
+/* Every second CPU goes to a poller, starting with the last one: the first ones take most interrupts. */
+static int place_pollers(struct calyx_crew *crew, char *reason)
+{
+	int cpus[CALYX_CPU_WORDS * 64];
+	int count = list_allowed_cpus(crew, cpus, CALYX_CPU_WORDS * 64);
+
+	if (count == 1)
+		return calyx_refuse(
+			reason, -EINVAL,
+			"setup=sqpoll needs two CPUs: its poller and the job would wait for each other on one");
+	for (uint32_t i = 0; i < crew->job.paths_count && count > 1; i++)
+		crew->workers[i].poller_cpu = cpus[(uint32_t)(count - 1) - (2 * i) % (uint32_t)count];
+	return 0;
+}
+
+static int refuse_io_uring(int error, const char *name, char *reason)
+{
+	char text[8] = "";
+	FILE *sysctl;
+
+	if (error == -EPERM) {
+		sysctl = fopen("/proc/sys/kernel/io_uring_disabled", "re");
+		if (sysctl) {
+			if (!fgets(text, sizeof(text), sysctl))
+				text[0] = 0;
+			fclose(sysctl);
+		}
+		if (text[0] == '1' || text[0] == '2')
+			return calyx_refuse(reason, error,
+					    "io_uring_setup: %s: the sysctl kernel.io_uring_disabled is %c",
+					    calyx_error_text(error).text, text[0]);
+		return calyx_refuse(
+			reason, error,
+			"io_uring_setup (%s): %s: a seccomp filter, a security module or a missing privilege "
+			"forbids it",
+			name, calyx_error_text(error).text);
+	}
+	if (error == -ENOSYS)
+		return calyx_refuse(reason, error,
+				    "io_uring_setup: %s: the kernel has no io_uring, or a filter hides it",
+				    calyx_error_text(error).text);
+	if (error == -EINVAL)
+		return calyx_refuse(reason, error, "io_uring_setup: %s: this kernel does not have setup=%s",
+				    calyx_error_text(error).text, name);
+	return calyx_refuse(reason, error, "io_uring_setup (%s): %s", name, calyx_error_text(error).text);
+}
+
+int calyx_choose_setup(struct calyx_crew *crew, char *reason)
+{
+	static const enum calyx_setup ladder[] = {CALYX_SETUP_DEFER, CALYX_SETUP_COOP, CALYX_SETUP_PLAIN};
+	enum calyx_setup wanted = crew->job.setup;
+	uint32_t entries = crew->ring_entries;
+	int error = -EINVAL;
+
+	if (wanted == CALYX_SETUP_SQPOLL && (error = place_pollers(crew, reason)))
+		return error;
+	if (wanted != CALYX_SETUP_AUTO) {
+		crew->took = wanted;
+		error = calyx_ring_choose(wanted, entries, crew->workers[0].poller_cpu, &crew->ring_flags);
+		return error ? refuse_io_uring(error, setup_names[wanted], reason) : 0;
+	}
+	for (size_t i = 0; i < sizeof(ladder) / sizeof(ladder[0]); i++) {
+		crew->took = ladder[i];
+		error = calyx_ring_choose(ladder[i], entries, -1, &crew->ring_flags);
+		if (!error)
+			return 0;
+		if (error != -EINVAL)
+			break;
+		calyx_reason_add(crew->why, "setup=%s: %s", setup_names[ladder[i]], calyx_error_text(error).text);
+	}
+	return refuse_io_uring(error, setup_names[crew->took], reason);
+}
