@@ -34,14 +34,15 @@ class Display:
         self._phase = text
         self.live.phase(text)
 
-    def round(self, number: int, rounds: tuple[Round, ...]) -> None:
-        """The `number`-th (from 1) of `rounds` begins."""
+    def round(self, number: int, rounds: tuple[Round, ...], *, alive: int) -> None:
+        """The `number`-th (from 1) of `rounds` begins, on as many of its guests as are alive."""
         self._round_number, self._rounds, self._round_began = number, rounds, time.monotonic()
         r = rounds[number - 1]
         self._label = f"block {r.block + 1}, {r.workload.name} on {r.target}, {r.engine}, {r.load.value}"
         self._last_beat.clear()
+        of = f" of {len(r.guests)}" if alive < len(r.guests) else ""
         self.phase(
-            f"round {number} of {len(rounds)}: {self._label} ({len(r.guests)} guest{'s' * (len(r.guests) != 1)})"
+            f"round {number} of {len(rounds)}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})"
         )
 
     def state(self, guest: str, state: str, detail: str = "") -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,6 +66,7 @@ class _Run:
     troubles: dict[str, tuple[str, str]] = field(default_factory=dict)  # guest -> (step, reason)
     guest_notes: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    known: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what each guest said of itself, lost ones included
     answered: dict[str, list[Measurement]] = field(default_factory=dict)
     display: Display = field(init=False)
 
@@ -78,13 +79,15 @@ class _Run:
         try:
             self.display.phase(f"connecting to {_count(guests)}")
             await self._unless_interrupted(self._each(guests, self._connect, "connect"))
+            self._in_order(guests)
             self.display.phase(f"inspecting {_count(self._alive())}")
             await self._unless_interrupted(self._each(self._alive(), self._inspect, "preflight"))
             self._settle_baselines()
-            self.folder.keep_facts({name: session.facts for name, session in self.sessions.items()})
+            self._keep_facts()
             self.display.phase(f"laying out files on {_count(self._alive())}")
             await self._unless_interrupted(self._each(self._alive(), self._lay_out, "prepare"))
             await self._unless_interrupted(self._each(self._alive(), self._rehearse, "rehearse"))
+            self._keep_facts()
             gc.collect()
             gc.freeze()  # a collection in the middle of a clock probe would widen its bound
             status = await self._run_rounds()
@@ -113,7 +116,8 @@ class _Run:
         session = Session(guest, agent, on_beat=lambda message: self.display.beat(guest.name, message))
         session.start()
         self.sessions[guest.name] = session
-        self.guest_notes[guest.name] = list(agent.notes)
+        for note in agent.notes:
+            self._note_guest(guest.name, note)
         self.folder.note("deployed", time.monotonic_ns(), guest=guest.name, uploaded=agent.uploaded, hello=agent.hello)
         await session.send("lease", (("ms", 30_000),))
         self.display.state(guest.name, "connected")
@@ -142,6 +146,7 @@ class _Run:
             raise GuestError(f"target {layout.target}: {len(files)} of {layout.files} files were laid out")
         session.files[layout.target] = tuple(str(entry["path"]) for entry in files)
         session.laid_out[layout.target] = arrival.message
+        session.facts = {**session.facts, "prepared": dict(session.laid_out)}
         for kind in ("unwritten", "holes"):
             odd = sum(entry.get(kind) or 0 for entry in files)
             if odd:
@@ -208,7 +213,7 @@ class _Run:
                 return "failed"
             if not alive:
                 continue
-            self.display.round(number, rounds)
+            self.display.round(number, rounds, alive=len(alive))
             await self._run_round(round_, alive)
             if self.interrupted.is_set():
                 raise _InterruptedRun
@@ -254,6 +259,10 @@ class _Run:
 
         await asyncio.gather(*(guarded(guest) for guest in guests))
 
+    def _in_order(self, guests: Sequence[Guest]) -> None:
+        """Sort the sessions as the inventory does; they were filled in as guests answered."""
+        self.sessions = {guest.name: self.sessions[guest.name] for guest in guests if guest.name in self.sessions}
+
     async def _give_up(self, name: str, step: str, reason: str) -> None:
         self.troubles.setdefault(name, (step, reason))
         self.display.state(name, "lost", f"{step}: {reason}")
@@ -280,6 +289,10 @@ class _Run:
             bell.cancel()
         if self.interrupted.is_set():
             raise _InterruptedRun
+
+    def _keep_facts(self) -> None:
+        self.known |= {name: session.facts for name, session in self.sessions.items()}
+        self.folder.keep_facts(self.known)
 
     async def _keep_leases(self) -> None:
         while True:
