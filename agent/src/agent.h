@@ -68,11 +68,17 @@ struct command {
 
 /* outbox.c */
 void outbox_init(struct outbox *outbox, int wake_fd);
-/* Adds whole lines and empties them. Lost when memory is short, which ends the agent (outbox->pending.failed). */
+/* Adds whole lines and empties them. When memory is short lines are lost, which ends the agent. */
 void outbox_add(struct outbox *outbox, struct buffer *lines);
 /* Writes what can be written without waiting. 0 or -errno. */
 int outbox_flush(struct outbox *outbox, int fd);
 size_t outbox_waiting(struct outbox *outbox);
+bool outbox_has_failed(struct outbox *outbox);
+
+/* verbs.c: called by the main thread */
+/* Does what a command line says, or refuses it. True at `bye`. */
+bool verbs_take_line(struct agent *agent, const char *text, size_t length);
+void verbs_refuse(struct agent *agent, const char *verb, int error, const char *why);
 
 /* command.c: called by the main thread */
 int command_begin(struct agent *agent, struct line *line, void (*work)(struct command *command));

@@ -124,8 +124,13 @@ static bool is_orphaned(int fd, const struct gate_page *page)
 	return access(path, F_OK) != 0;
 }
 
-static void wait_until(uint64_t start_ns)
+/* More waiters than CPUs must not spin: they would keep each other, and the agent, from running at the start line. */
+static void wait_until(uint64_t start_ns, uint32_t waiters)
 {
+	if (waiters > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN)) {
+		moment_sleep_until(start_ns);
+		return;
+	}
 	moment_sleep_until(start_ns - SPIN_NS);
 	while (moment_now_ns() < start_ns)
 		;
@@ -163,7 +168,7 @@ int gate_wait_main(int argc, char **argv)
 	}
 	if (atomic_load(&page->state) != GATE_OPEN)
 		return 1;
-	wait_until(atomic_load(&page->start_ns));
+	wait_until(atomic_load(&page->start_ns), atomic_load(&page->arrived));
 	released_ns = moment_now_ns();
 	last_ns = atomic_load(&page->released_ns);
 	while (last_ns < released_ns && !atomic_compare_exchange_weak(&page->released_ns, &last_ns, released_ns))

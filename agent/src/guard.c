@@ -19,8 +19,9 @@
 #include "moment.h"
 
 #define TICK_S 2
-#define LEASE_GRACE_TICKS 3 /* the agent ends by itself when its lease is over; this long after, it is taken for dead  \
-			     */
+#define LEASE_GRACE_TICKS                                                                                              \
+	3 /* the agent ends by itself when its lease is over; this long after, it is taken for dead                    \
+	   */
 #define SIGNAL_GRACE_TICKS 3
 
 struct watch {

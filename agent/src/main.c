@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -27,7 +28,6 @@
 #include "moment.h"
 
 #define OUTBOX_MAX_BYTES (512u << 20) /* a reader that left this much unread is gone */
-#define LEASE_MAX_MS (24 * 3600 * 1000ull)
 #define END_COMMAND_NS (700 * MS_NS)
 #define END_PROGRAMS_NS (300 * MS_NS)
 #define END_FLUSH_NS (200 * MS_NS)
@@ -53,167 +53,6 @@ static void on_signal(int signal)
 	errno = saved;
 }
 
-static void reply(struct agent *agent, struct buffer *lines)
-{
-	outbox_add(&agent->outbox, lines);
-}
-
-static void refuse(struct agent *agent, const char *verb, int error, const char *why)
-{
-	struct buffer lines = {0};
-
-	message_refused(&lines, verb, error, why);
-	reply(agent, &lines);
-}
-
-/* The verbs that are answered at once. Each returns 0, or -errno with a sentence in why. */
-
-static int do_alive(struct agent *agent, const struct line *line, char *why)
-{
-	(void)agent;
-	return line_check(line, "", why);
-}
-
-static int do_clock(struct agent *agent, const struct line *line, char *why)
-{
-	uint64_t now_ns = moment_now_ns(), n;
-	struct buffer lines = {0};
-	struct json json;
-	int error = line_check(line, "n", why);
-
-	if (!error)
-		error = line_number(line, "n", 0, UINT64_MAX, &n, why);
-	if (error)
-		return error;
-	json = message_begin(&lines, "clock");
-	json_u64(&json, "n", n);
-	json_u64(&json, "now_ns", now_ns);
-	message_end(&json);
-	reply(agent, &lines);
-	return 0;
-}
-
-static int do_lease(struct agent *agent, const struct line *line, char *why)
-{
-	uint64_t ms;
-	int error = line_check(line, "ms", why);
-
-	if (!error)
-		error = line_number(line, "ms", 0, LEASE_MAX_MS, &ms, why);
-	if (!error)
-		atomic_store(&agent->record->lease_ns, ms * MS_NS);
-	return error;
-}
-
-static int do_arm(struct agent *agent, const struct line *line, char *why)
-{
-	struct buffer lines = {0};
-	uint64_t start_ns;
-	struct json json;
-	int error = line_check(line, "start_ns", why);
-
-	if (!error)
-		error = line_number(line, "start_ns", 0, INT64_MAX, &start_ns, why);
-	if (error)
-		return error;
-	if (!agent->command) {
-		snprintf(why, WHY_MAX, "nothing is ready to be armed");
-		return -EINVAL;
-	}
-	error = command_arm(agent->command, start_ns, why);
-	if (error)
-		return error;
-	json = message_begin(&lines, "armed");
-	json_u64(&json, "start_ns", start_ns);
-	message_end(&json);
-	reply(agent, &lines);
-	return 0;
-}
-
-static int do_stop(struct agent *agent, const struct line *line, char *why)
-{
-	struct buffer lines = {0};
-	struct json json;
-	int error = line_check(line, "", why);
-
-	if (error)
-		return error;
-	if (agent->command) {
-		command_stop(agent->command, false);
-		return 0;
-	}
-	json = message_begin(&lines, "stopped");
-	message_end(&json);
-	reply(agent, &lines);
-	return 0;
-}
-
-static const struct {
-	const char *verb;
-	int (*act)(struct agent *agent, const struct line *line, char *why);
-} immediate_verbs[] = {
-	{"alive", do_alive}, {"arm", do_arm}, {"clock", do_clock}, {"lease", do_lease}, {"stop", do_stop},
-};
-
-static const struct {
-	const char *verb;
-	void (*work)(struct command *command);
-} working_verbs[] = {
-	{"clean", work_clean},	   {"exec", work_exec}, {"facts", work_facts},	 {"lost", work_lost},
-	{"prepare", work_prepare}, {"run", work_run},	{"settle", work_settle},
-};
-
-static int begin_work(struct agent *agent, struct line *line, void (*work)(struct command *command), char *why)
-{
-	int error;
-
-	if (agent->command && atomic_load(&agent->command->done))
-		command_finish(agent->command);
-	if (agent->command) {
-		snprintf(why, WHY_MAX, "busy with '%s'", agent->command->line.verb);
-		return -EBUSY;
-	}
-	if (work == work_exec && line_get(line, "hold"))
-		work = work_hold;
-	error = command_begin(agent, line, work);
-	if (error)
-		snprintf(why, WHY_MAX, "cannot begin: %s", strerror(-error));
-	return error;
-}
-
-static int act(struct agent *agent, struct line *line, char *why)
-{
-	for (size_t i = 0; i < sizeof(immediate_verbs) / sizeof(*immediate_verbs); i++)
-		if (!strcmp(line->verb, immediate_verbs[i].verb))
-			return immediate_verbs[i].act(agent, line, why);
-	for (size_t i = 0; i < sizeof(working_verbs) / sizeof(*working_verbs); i++)
-		if (!strcmp(line->verb, working_verbs[i].verb))
-			return begin_work(agent, line, working_verbs[i].work, why);
-	snprintf(why, WHY_MAX, "unknown verb '%.60s'", line->verb);
-	return -EINVAL;
-}
-
-/* True at `bye`. */
-static bool take_line(struct agent *agent, const char *text, size_t length)
-{
-	char why[WHY_MAX];
-	struct line line;
-	int error;
-	bool bye;
-
-	error = line_parse(text, length, &line, why);
-	if (error) {
-		refuse(agent, "", error, why);
-		return false;
-	}
-	bye = !strcmp(line.verb, "bye");
-	error = bye ? 0 : act(agent, &line, why);
-	if (error)
-		refuse(agent, line.verb, error, why);
-	line_free(&line);
-	return bye;
-}
-
 /* Takes all whole lines out of the input. True at `bye`. */
 static bool take_lines(struct agent *agent, struct input *input)
 {
@@ -222,7 +61,7 @@ static bool take_lines(struct agent *agent, struct input *input)
 
 	while (!bye && (newline = memchr(from, '\n', (size_t)(end - from)))) {
 		if (!input->overlong && newline > from)
-			bye = take_line(agent, from, (size_t)(newline - from));
+			bye = verbs_take_line(agent, from, (size_t)(newline - from));
 		input->overlong = false;
 		from = newline + 1;
 	}
@@ -231,7 +70,7 @@ static bool take_lines(struct agent *agent, struct input *input)
 	if (input->length < sizeof(input->data))
 		return bye;
 	if (!input->overlong)
-		refuse(agent, "", -EMSGSIZE, "a line of more than 65536 bytes was thrown away");
+		verbs_refuse(agent, "", -EMSGSIZE, "a line of more than 65536 bytes was thrown away");
 	input->overlong = true;
 	input->length = 0;
 	return bye;
@@ -265,7 +104,7 @@ static void send_prepare_beat(struct agent *agent)
 	json_u64(&json, "done_bytes", atomic_load(&command->done_bytes));
 	json_u64(&json, "total_bytes", total);
 	message_end(&json);
-	reply(agent, &lines);
+	outbox_add(&agent->outbox, &lines);
 }
 
 static const char *check_ends(struct agent *agent)
@@ -274,7 +113,7 @@ static const char *check_ends(struct agent *agent)
 
 	if (signal_caught)
 		return "signal";
-	if (agent->outbox.pending.failed)
+	if (outbox_has_failed(&agent->outbox))
 		return "memory is short";
 	if (outbox_waiting(&agent->outbox) > OUTBOX_MAX_BYTES)
 		return "nobody reads its stdout";
@@ -344,7 +183,7 @@ static int send_hello(struct agent *agent)
 	json_text(&json, "path", agent->path);
 	json_text(&json, "work", agent->record->work);
 	message_end(&json);
-	reply(agent, &lines);
+	outbox_add(&agent->outbox, &lines);
 	return 0;
 }
 
@@ -385,6 +224,17 @@ static void catch_signals(int wake_fd)
 	sigaction(SIGPIPE, &ignored, NULL);
 }
 
+/* Registered buffers count against this limit; what the system allows us is taken, and told among the facts. */
+static void raise_memory_lock_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_MEMLOCK, &limit);
+}
+
 static int serve(struct record *record)
 {
 	static struct agent agent;
@@ -399,6 +249,7 @@ static int serve(struct record *record)
 	catch_signals(wake_fd);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	umask(077);
+	raise_memory_lock_limit();
 	length = readlink("/proc/self/exe", agent.path, sizeof(agent.path) - 1);
 	error = wake_fd < 0 || length < 0 ? -errno : files_make_work(record, agent.path);
 	if (!error)

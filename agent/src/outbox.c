@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,15 +19,29 @@ void outbox_init(struct outbox *outbox, int wake_fd)
 	outbox->wake_fd = wake_fd;
 }
 
+/* Keeps the memory in proportion to what is unsent. */
+static void drop_sent(struct outbox *outbox)
+{
+	struct buffer *pending = &outbox->pending;
+	bool failed = pending->failed;
+
+	if (outbox->sent && outbox->sent == pending->length) {
+		buffer_free(pending);
+		pending->failed = failed;
+		outbox->sent = 0;
+	} else if (outbox->sent > pending->length / 2) {
+		pending->length -= outbox->sent;
+		memmove(pending->data, pending->data + outbox->sent, pending->length);
+		outbox->sent = 0;
+	}
+}
+
 void outbox_add(struct outbox *outbox, struct buffer *lines)
 {
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&outbox->lock);
-	if (outbox->sent && outbox->sent == outbox->pending.length) {
-		buffer_free(&outbox->pending);
-		outbox->sent = 0;
-	}
+	drop_sent(outbox);
 	buffer_append(&outbox->pending, lines->data, lines->length);
 	outbox->pending.failed |= lines->failed;
 	pthread_mutex_unlock(&outbox->lock);
@@ -43,6 +58,16 @@ size_t outbox_waiting(struct outbox *outbox)
 	waiting = outbox->pending.length - outbox->sent;
 	pthread_mutex_unlock(&outbox->lock);
 	return waiting;
+}
+
+bool outbox_has_failed(struct outbox *outbox)
+{
+	bool failed;
+
+	pthread_mutex_lock(&outbox->lock);
+	failed = outbox->pending.failed;
+	pthread_mutex_unlock(&outbox->lock);
+	return failed;
 }
 
 static ssize_t write_piece(int fd, const char *data, size_t length)

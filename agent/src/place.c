@@ -24,10 +24,8 @@ static void unescape_octal(char *text)
 	char *to = text;
 
 	for (const char *from = text; *from; from++) {
-		unsigned int code;
-
-		if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1) {
-			*to++ = (char)code;
+		if (*from == '\\' && strspn(from + 1, "01234567") >= 3) {
+			*to++ = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
 			from += 3;
 		} else {
 			*to++ = *from;

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,32 +42,48 @@ uint64_t proc_tick_ns(void)
 	return 1000000000ull / (uint64_t)(ticks > 0 ? ticks : 100);
 }
 
+bool proc_numbers(const char *text, uint64_t *numbers, size_t count)
+{
+	char *end;
+
+	for (size_t i = 0; i < count; i++) {
+		numbers[i] = strtoull(text, &end, 10);
+		if (end == text)
+			return false;
+		text = end;
+	}
+	return true;
+}
+
 int proc_stat(pid_t pid, struct proc_stat *stat)
 {
+	enum {
+		PPID,
+		USER = 10,
+		SYSTEM,
+		CHILDREN_USER,
+		CHILDREN_SYSTEM,
+		FIELDS
+	}; /* counted from the one after the state */
+	uint64_t numbers[FIELDS], tick_ns = proc_tick_ns();
 	char path[40], text[1024], *after;
-	uint64_t user, system;
-	int64_t children_user, children_system;
 	ssize_t length;
-	int ppid;
-	char state;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	length = proc_read(path, text, sizeof(text));
 	if (length < 0)
 		return (int)length;
-	/* The command's name, in parentheses, may itself hold any character. */
+	/* ") S 1 ...": the command's name, in parentheses, may itself hold any character. */
 	after = strrchr(text, ')');
-	if (!after ||
-	    sscanf(after + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64 " %" SCNd64 " %" SCNd64,
-		   &state, &ppid, &user, &system, &children_user, &children_system) != 6)
+	if (!after || after[1] != ' ' || !after[2] || !proc_numbers(after + 3, numbers, FIELDS))
 		return -EIO;
 	*stat = (struct proc_stat){
-		.ppid = ppid,
-		.state = state,
-		.user_ns = user * proc_tick_ns(),
-		.system_ns = system * proc_tick_ns(),
-		.children_user_ns = (uint64_t)children_user * proc_tick_ns(),
-		.children_system_ns = (uint64_t)children_system * proc_tick_ns(),
+		.ppid = (pid_t)numbers[PPID],
+		.state = after[2],
+		.user_ns = numbers[USER] * tick_ns,
+		.system_ns = numbers[SYSTEM] * tick_ns,
+		.children_user_ns = numbers[CHILDREN_USER] * tick_ns,
+		.children_system_ns = numbers[CHILDREN_SYSTEM] * tick_ns,
 	};
 	return 0;
 }

@@ -19,6 +19,8 @@ struct proc_stat {
 
 /* Reads a small file as text, at most size - 1 bytes. Its length, or -errno. */
 ssize_t proc_read(const char *path, char *text, size_t size);
+/* Reads `count` unsigned decimal numbers parted by blanks; false when there are fewer. */
+bool proc_numbers(const char *text, uint64_t *numbers, size_t count);
 int proc_stat(pid_t pid, struct proc_stat *stat);
 /* Descendants of root, without root, and without zombies when `living`; how many there are in pids. */
 size_t proc_descendants(pid_t root, bool living, pid_t *pids, size_t max);

@@ -20,6 +20,7 @@
 #define IDLE_NS (200 * MS_NS)
 #define LOOK_NS (20 * MS_NS)
 #define GAP_NS 20000ull
+#define LOOK_TURNS 4096 /* of the spin, between looks for a stop */
 #define TIMEOUT_MS 60000
 #define TIMEOUT_MAX_MS (24 * 3600 * 1000ull)
 #define SPIN_MAX_MS 60000
@@ -38,13 +39,13 @@ static uint64_t writeback_pages(void)
 static bool is_idle(const char *disk)
 {
 	char text[PLACE_TEXT];
-	unsigned long reads = 0, writes = 0;
+	uint64_t reads_and_writes[2];
 
 	if (writeback_pages())
 		return false;
-	if (*disk && place_attribute(disk, "inflight", text))
-		sscanf(text, "%lu %lu", &reads, &writes);
-	return !reads && !writes;
+	if (!*disk || !place_attribute(disk, "inflight", text) || !proc_numbers(text, reads_and_writes, 2))
+		return true;
+	return !reads_and_writes[0] && !reads_and_writes[1];
 }
 
 /* syncfs cannot be interrupted and may take minutes, so a thread of its own does it; whoever lets go last frees this.
@@ -158,20 +159,20 @@ static void spin(struct command *command, uint64_t spin_ms)
 	uint64_t lost_ns = 0, gap_max_ns = 0, gaps = 0;
 	struct json json;
 
-	do {
+	for (uint64_t turns = 1;; turns++) {
 		uint64_t gap_ns;
 
 		now_ns = moment_now_ns();
 		gap_ns = now_ns - last_ns;
 		last_ns = now_ns;
-		if (gap_ns <= GAP_NS)
-			continue;
-		gaps++;
-		lost_ns += gap_ns;
-		gap_max_ns = gap_ns > gap_max_ns ? gap_ns : gap_max_ns;
-		if (command_stopped(command))
+		if (gap_ns > GAP_NS) {
+			gaps++;
+			lost_ns += gap_ns;
+			gap_max_ns = gap_ns > gap_max_ns ? gap_ns : gap_max_ns;
+		}
+		if (now_ns >= end_ns || (turns % LOOK_TURNS == 0 && command_stopped(command)))
 			break;
-	} while (now_ns < end_ns);
+	}
 	json = message_begin(&command->closing, "lost");
 	json_u64(&json, "spin_ns", now_ns - began_ns);
 	json_u64(&json, "lost_ns", lost_ns);

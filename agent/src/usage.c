@@ -12,7 +12,6 @@
 #include "usage.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,10 +102,7 @@ static void sample_stat(struct sample *sample)
 
 	while (file && fgets(line, sizeof(line), file)) {
 		if (!strncmp(line, "cpu ", 4))
-			sscanf(line + 4,
-			       "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-			       " %" SCNu64,
-			       &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7]);
+			proc_numbers(line + 4, ticks, STAT_FIELDS);
 		else if (!strncmp(line, "cpu", 3))
 			sample->cpus++;
 		else
@@ -118,19 +114,18 @@ static void sample_stat(struct sample *sample)
 		sample->stat_ns[i] = ticks[i] * tick_ns;
 }
 
-/* Fields 7 and 8 of a CPU's line: time that tasks ran on it, and time that they waited for it. */
+/* The seventh and eighth number of a CPU's line: time that tasks ran on it, and time that they waited for it. */
 static void sample_schedstat(struct sample *sample)
 {
 	FILE *file = fopen("/proc/schedstat", "re");
-	uint64_t busy, delay;
+	uint64_t fields[8];
 	char line[512];
 
 	while (file && fgets(line, sizeof(line), file)) {
-		if (strncmp(line, "cpu", 3) ||
-		    sscanf(line, "%*s %*u %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64, &busy, &delay) != 2)
+		if (strncmp(line, "cpu", 3) || !proc_numbers(line + strcspn(line, " "), fields, 8))
 			continue;
-		sample->busy_ns += busy;
-		sample->delay_ns += delay;
+		sample->busy_ns += fields[6];
+		sample->delay_ns += fields[7];
 		sample->schedstat = true;
 	}
 	if (file)
