@@ -1,8 +1,17 @@
-"""What all tests share: property tests have no deadline of their own, since machines are shared and clocks are not."""
+"""What all tests share: nothing of the terminal they are started from, and time for property tests.
+
+Property tests have no deadline of their own, since machines are shared and clocks are not.
+"""
 
 from __future__ import annotations
+
+import os
 
 from hypothesis import settings
 
 settings.register_profile("shared-machine", deadline=None, max_examples=60)
 settings.load_profile("shared-machine")
+
+os.environ["TERM"] = "xterm-256color"
+for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "CALYX_AGENT_BIN"):
+    os.environ.pop(name, None)
