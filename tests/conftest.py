@@ -13,5 +13,5 @@ settings.register_profile("shared-machine", deadline=None, max_examples=60)
 settings.load_profile("shared-machine")
 
 os.environ["TERM"] = "xterm-256color"
-for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "CALYX_AGENT_BIN"):
+for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
