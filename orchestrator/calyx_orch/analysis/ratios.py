@@ -34,7 +34,7 @@ def of_pairs(pairs: Sequence[tuple[float | None, float | None]]) -> Ratio:
         return Ratio(None, None, None, 0, reason="not enough data: no pair of figures")
     value = math.exp(math.fsum(logs) / len(logs))
     if len(logs) < ENOUGH_PAIRS:
-        return Ratio(value, None, None, len(logs), reason=f"not enough data for an interval: {len(logs)} of 3 pairs")
+        return Ratio(value, None, None, len(logs), reason=f"not enough data: {len(logs)} of 3 pairs")
     if len(logs) < BOOTSTRAP_PAIRS:
         return Ratio(value, math.exp(min(logs)), math.exp(max(logs)), len(logs), "range")
     draw = random.Random(len(logs))

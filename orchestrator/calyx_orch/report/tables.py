@@ -20,7 +20,7 @@ __all__ = ["Column", "Field", "Table", "doubts", "header", "is_short", "of_page"
 Row = TypeVar("Row")
 AnyRow = TypeVar("AnyRow", GuestRow, FleetRow, InterferenceRow)
 GUESTS_TOLD_MAX = 4
-SHARED = frozenset({"target", "load", "scope"})
+SHARED = frozenset({"target", "load", "scope", "pairs", "interval"})
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def table(
 ) -> Table | None:
     """Write rows into a table; None when there are none.
 
-    Columns that are empty in every row are left out; a target, load or scope that all rows share is told in the text instead.
+    Columns that are empty in every row are left out; a target, load, scope, count of pairs or want of an interval that all rows share is told in the text instead.
     """
     written = [tuple(wording.printable(field.text(row)) for field in fields) for row in rows]
     if not written:

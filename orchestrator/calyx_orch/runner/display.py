@@ -40,10 +40,11 @@ class Display:
         r = rounds[number - 1]
         self._label = f"block {r.block + 1}, {r.workload.name} on {r.target}, {r.engine}, {r.load.value}"
         self._last_beat.clear()
+        for name, known in self._status.items():
+            if known.state not in ("lost", "failed"):
+                self._status[name] = GuestStatus(name, "settling" if name in r.guests else "idle")
         of = f" of {len(r.guests)}" if alive < len(r.guests) else ""
-        self.phase(
-            f"round {number} of {len(rounds)}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})"
-        )
+        self.phase(f"round {number} of {len(rounds)}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})")
 
     def state(self, guest: str, state: str, detail: str = "") -> None:
         """A guest has a new state."""
