@@ -10,7 +10,7 @@
 
 #include "sys.h"
 
-#define RETRIES 6
+#define RETRIES 8
 #define PROBE_ENTRIES 8
 
 /* Richest first. SQPOLL with COOP_TASKRUN or DEFER_TASKRUN is EINVAL (6.18); NO_SQARRAY came in 6.6, SINGLE_ISSUER in
@@ -203,9 +203,14 @@ int calyx_ring_register_buffer(struct calyx_ring *ring, void *buffer, size_t len
 	return register_retrying(ring, IORING_REGISTER_BUFFERS, &vector, 1);
 }
 
-int calyx_ring_unregister_buffers(struct calyx_ring *ring)
+void calyx_ring_unregister_buffers(struct calyx_ring *ring)
 {
-	return calyx_sys->io_uring_register(ring->fd, IORING_UNREGISTER_BUFFERS, NULL, 0);
+	calyx_sys->io_uring_register(ring->fd, IORING_UNREGISTER_BUFFERS, NULL, 0);
+}
+
+void calyx_ring_unregister_file(struct calyx_ring *ring)
+{
+	calyx_sys->io_uring_register(ring->fd, IORING_UNREGISTER_FILES, NULL, 0);
 }
 
 int calyx_ring_enter(struct calyx_ring *ring, bool submit, uint32_t min_complete, uint32_t flags)

@@ -58,7 +58,9 @@ int calyx_ring_open(struct calyx_ring *ring, uint32_t entries, uint32_t flags, i
 void calyx_ring_close(struct calyx_ring *ring);
 int calyx_ring_register_file(struct calyx_ring *ring, int fd);
 int calyx_ring_register_buffer(struct calyx_ring *ring, void *buffer, size_t length);
-int calyx_ring_unregister_buffers(struct calyx_ring *ring);
+/* Both wait for I/O in flight. */
+void calyx_ring_unregister_buffers(struct calyx_ring *ring);
+void calyx_ring_unregister_file(struct calyx_ring *ring);
 /* Enters the kernel with what is published: 0, or -errno (nothing was taken then). */
 int calyx_ring_enter(struct calyx_ring *ring, bool submit, uint32_t min_complete, uint32_t flags);
 /* Under SQPOLL: wakes the kernel's thread when it went to sleep. */

@@ -237,6 +237,13 @@ void calyx_worker_drop_buffers(struct calyx_worker *w)
 
 void calyx_worker_close(struct calyx_worker *w)
 {
+	/* A closed ring gives its memory and its file back some time later, which makes the next job hit the
+	 * memory-lock limit, and umount say EBUSY; what is unregistered is given back now. Not with I/O in flight: that
+	 * would wait. */
+	if (w->in_flight == 0 && w->taken.fixed_buffers)
+		calyx_ring_unregister_buffers(&w->ring);
+	if (w->in_flight == 0 && w->taken.fixed_files)
+		calyx_ring_unregister_file(&w->ring);
 	calyx_ring_close(&w->ring);
 	if (w->fd >= 0)
 		calyx_sys->close(w->fd);

@@ -46,6 +46,9 @@
 #define MS ((uint64_t)1000000)
 #define SECOND ((uint64_t)1000000000)
 #define FILES_MAX 8
+/* A disk that others keep busy may do next to nothing in a short run: then a longer one is tried. */
+#define ATTEMPTS 4
+#define RUNTIME_NS(attempt) (250 * MS << 2 * (attempt))
 
 static char scratch_directory[512];
 static char scratch_paths[FILES_MAX][600];

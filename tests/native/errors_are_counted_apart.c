@@ -40,12 +40,15 @@ static void swap_pairs(struct io_uring_cqe *cqe)
 	first = NULL;
 }
 
-static const struct calyx_result *run(void (*completion)(struct io_uring_cqe *cqe), struct calyx_crew **crew)
+static const struct calyx_result *run(void (*completion)(struct io_uring_cqe *cqe), enum calyx_refill refill,
+				      struct calyx_crew **crew)
 {
 	struct calyx_job job = short_job(SIZE);
 
 	seen = 0;
+	job.refill = refill;
 	bent.completion = completion;
+	bent.without_disk = true;
 	*crew = bent_open(&job);
 	return run_to_end(*crew);
 }
@@ -57,7 +60,7 @@ int main(void)
 
 	scratch_make();
 	lay_out(1, SIZE);
-	result = run(fail_some, &crew);
+	result = run(fail_some, CALYX_REFILL_EACH, &crew);
 	CHECK(result->failure[0] == 0, "a few errors do not end a job: %s", result->failure);
 	CHECK(result->errors_count == 2, "%u kinds of errors", result->errors_count);
 	CHECK(result->errors[0].error == EIO && result->errors[0].count == 3 &&
@@ -69,13 +72,14 @@ int main(void)
 	CHECK(result->directions[0].latency.count == result->directions[0].ios, "no failed I/O is in the histogram");
 	calyx_crew_close(crew);
 
-	result = run(fail_all, &crew);
+	result = run(fail_all, CALYX_REFILL_EACH, &crew);
 	CHECK(strstr(result->failure, "EIO") && strstr(result->failure, "I/Os failed"), "'%s'", result->failure);
 	CHECK(result->directions[0].ios == 0 && !result->stopped, "nothing was measured");
 	CHECK(result->ended_ns < result->window_end_ns, "it did not wait for the end");
 	calyx_crew_close(crew);
 
-	result = run(swap_pairs, &crew);
+	/* In batches, so that several completions come at once. */
+	result = run(swap_pairs, CALYX_REFILL_BATCH, &crew);
 	CHECK(result->failure[0] == 0 && result->errors_count == 0 && result->unfinished == 0, "'%s'", result->failure);
 	CHECK(seen > 10, "only %d pairs were swapped", seen);
 	CHECK(result->directions[0].ios > 100, "swapped completions do no harm");

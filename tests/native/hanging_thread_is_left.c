@@ -30,6 +30,7 @@ int main(void)
 	lay_out(1, SIZE);
 	job.deadline_ns = 300 * MS;
 	bent.enter = hang;
+	bent.without_disk = true;
 	crew = bent_open(&job);
 	before = calyx_now_ns();
 	result = run_to_end(crew);

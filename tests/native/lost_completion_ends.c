@@ -28,6 +28,7 @@ int main(void)
 	lay_out(1, SIZE);
 	job.deadline_ns = 400 * MS;
 	bent.submission = lose_one;
+	bent.without_disk = true;
 	crew = bent_open(&job);
 	start_ns = calyx_now_ns() + 20 * MS;
 	CHECK(calyx_crew_start(crew, start_ns) == 0, "start");

@@ -44,6 +44,7 @@ static const struct calyx_result *run(void (*completion)(struct io_uring_cqe *cq
 	seen = bent_count = 0;
 	victim = UINT64_MAX;
 	bent.completion = completion;
+	bent.without_disk = true;
 	*crew = bent_open(&job);
 	result = run_to_end(*crew);
 	CHECK(result->failure[0] == 0, "%s", result->failure);
