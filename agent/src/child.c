@@ -153,8 +153,10 @@ bool child_step(struct child *child, const struct child_orders *orders)
 {
 	uint64_t now_ns = moment_now_ns();
 
-	if (is_over(child))
+	if (is_over(child)) {
+		child->too_long = is_too_long(child);
 		return true;
+	}
 	if (!child->term_ns) {
 		child->too_long = is_too_long(child);
 		child->timed_out = now_ns >= orders->deadline_ns;
@@ -240,7 +242,7 @@ static const char *why_ended(const struct child *child)
 	if (child->stuck)
 		return "stuck in the kernel: not even KILL ended it within 5 s (D state?)";
 	if (child->too_long)
-		return "ended because its output passed 64 MiB";
+		return "its output passed 64 MiB and was thrown away";
 	if (child->timed_out)
 		return child->kill_ns ? "ended by KILL: it went on past its deadline and ignored TERM"
 				      : "ended by TERM: it went on past its deadline";

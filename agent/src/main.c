@@ -247,6 +247,7 @@ static int serve(struct record *record)
 	agent.record = record;
 	outbox_init(&agent.outbox, wake_fd);
 	catch_signals(wake_fd);
+	prctl(PR_SET_NAME, "calyx-agent", 0, 0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	umask(077);
 	raise_memory_lock_limit();

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -193,6 +194,7 @@ static void *sample_window(void *argument)
 {
 	struct usage *usage = argument;
 
+	prctl(PR_SET_NAME, "calyx-usage", 0, 0, 0);
 	moment_fine_timers();
 	pthread_mutex_lock(&usage->lock);
 	take_sample(usage, usage->start_ns, &usage->first);

@@ -114,6 +114,18 @@ def test_when_the_lease_runs_out(agent: AgentProcess, agent_path: Path, target: 
     assert files_below(agent_path.parent) == [agent_path.name]
 
 
+@pytest.mark.slow
+def test_the_guard_ends_an_agent_that_hangs_past_its_lease(agent: AgentProcess, agent_path: Path, target: Path) -> None:
+    prepare(agent, target)
+    pids = agent.pids()
+    agent.send("lease", ms=100)
+    os.kill(agent.hello["pid"], signal.SIGSTOP)
+    assert agent.end(20) == 1
+    assert [pid for pid in pids if not is_gone(pid)] == []
+    assert files_below(target) == []
+    assert files_below(agent_path.parent) == [agent_path.name]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_with_128_and_its_number(agent: AgentProcess, number: signal.Signals) -> None:
     agent.process.send_signal(number)

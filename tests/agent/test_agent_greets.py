@@ -148,6 +148,12 @@ def test_a_second_command_is_refused_while_one_is_worked_on(agent: AgentProcess)
     assert 0 <= lost["gap_max_ns"] <= lost["lost_ns"] <= lost["spin_ns"]
 
 
+def test_a_stop_ends_the_spin_of_lost(agent: AgentProcess) -> None:
+    agent.send("lost", spin_ms=60_000)
+    agent.send("stop")
+    assert agent.until("lost", timeout_s=3)["spin_ns"] < 3_000_000_000
+
+
 def test_exec_tells_output_and_status(agent: AgentProcess) -> None:
     script = "echo out; printf 'caf\\351' >&2; exit 3"
     exited = agent.ask("exec", "exited", ("arg", "sh"), ("arg", "-c"), ("arg", script))
@@ -159,6 +165,12 @@ def test_long_output_comes_whole(agent: AgentProcess) -> None:
     script = 'i=0; while [ $i -lt 20000 ]; do echo "line $i é \\"quoted\\""; i=$((i+1)); done'
     agent.ask("exec", "exited", ("arg", "sh"), ("arg", "-c"), ("arg", script))
     assert agent.documents["stdout"] == "".join(f'line {i} é "quoted"\n' for i in range(20000))
+
+
+def test_output_beyond_64_mib_is_thrown_away_and_said(agent: AgentProcess) -> None:
+    exited = agent.ask("exec", "exited", ("arg", "head"), ("arg", "-c"), ("arg", "70000000"), ("arg", "/dev/zero"))
+    assert "64 MiB" in exited["why"]
+    assert agent.documents == {"stdout": "", "stderr": ""}
 
 
 def test_exec_ends_a_program_at_its_timeout(agent: AgentProcess) -> None:
