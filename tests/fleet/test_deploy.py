@@ -1,6 +1,6 @@
 """The agent gets onto guests of every kind, or the sentence says why not. Guests are behind a real sshd."""
 
-# ruff: noqa: ASYNC221, ASYNC240 - mount and chmod take milliseconds, and nothing else runs meanwhile
+# ruff: noqa: ASYNC240 - mount and chmod take milliseconds, and nothing else runs meanwhile
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Who gets in, who does not, and whether the sentence says what to do."""
 
-# ruff: noqa: ASYNC221 - ssh-keygen takes milliseconds, and nothing else runs meanwhile
+
 
 from __future__ import annotations
 

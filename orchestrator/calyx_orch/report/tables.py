@@ -181,7 +181,8 @@ def table(
 ) -> Table | None:
     """Write rows into a table; None when there are none.
 
-    Columns that are empty in every row are left out; a target, load, scope, count of pairs or want of an interval that all rows share is told in the text instead.
+    Columns that are empty in every row are left out; a target, load, scope, count of pairs or want of an interval that
+    all rows share is told in the text instead.
     """
     written = [tuple(wording.printable(field.text(row)) for field in fields) for row in rows]
     if not written:
