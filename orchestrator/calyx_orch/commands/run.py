@@ -108,7 +108,7 @@ async def _run(plan: Plan, folder: archive.RunFolder, live: Live) -> int:
         if len(caught) == 1:
             live.note("interrupted: stopping and cleaning the guests; once more to leave at once")
             interrupted.set()
-        else:
+        elif len(caught) == 2:
             task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -118,6 +118,8 @@ async def _run(plan: Plan, folder: archive.RunFolder, live: Live) -> int:
     except asyncio.CancelledError:
         live.note("left at once: agents remove their files when they notice that the controller is gone")
     finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
         live.close()
     return caught[0] if caught else 0
 

@@ -25,6 +25,7 @@ from calyx_orch.store.archive import RunFolder
 REHEARSE_WITHIN_S = 30.0
 LAYOUT_BYTES_PER_S_MIN = 4 << 20  # a target slower than this is given up
 CLEAN_WITHIN_S = 30.0
+LET_GO_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ class _Run:
     troubles: dict[str, tuple[str, str]] = field(default_factory=dict)  # guest -> (step, reason)
     guest_notes: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    known: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what each guest said of itself, lost ones included
+    known: dict[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # what each guest said of itself, lost ones included
     answered: dict[str, list[Measurement]] = field(default_factory=dict)
     display: Display = field(init=False)
 
@@ -75,7 +78,7 @@ class _Run:
         self.display = Display(self.live, self.plan, (guest.name for guest in guests))
         teller = asyncio.create_task(self.display.tell())
         leases = asyncio.create_task(self._keep_leases())
-        status = "failed"
+        status, at_once = "failed", False
         try:
             self.display.phase(f"connecting to {_count(guests)}")
             await self._unless_interrupted(self._each(guests, self._connect, "connect"))
@@ -93,17 +96,27 @@ class _Run:
             status = await self._run_rounds()
         except _InterruptedRun:
             status = "interrupted"
+        except asyncio.CancelledError:
+            status, at_once = "interrupted", True
+            raise
         finally:
             gc.unfreeze()
             leases.cancel()
-            await self._shielded_clean()
-            teller.cancel()
-            self.live.close()
-            await asyncio.gather(teller, leases, return_exceptions=True)
-            outcomes = tuple(self._outcome(guest) for guest in guests)
-            if status == "finished" and not any(self.answered.values()):
-                status = "failed"
-            self.folder.finish(status=status, outcomes=outcomes, notes=tuple(self.notes))
+            try:
+                if not at_once:
+                    await self._clean_all()
+            except asyncio.CancelledError:
+                status = "interrupted"
+                raise
+            finally:
+                await self._let_go()
+                teller.cancel()
+                self.live.close()
+                await asyncio.gather(teller, leases, return_exceptions=True)
+                outcomes = tuple(self._outcome(guest) for guest in guests)
+                if status == "finished" and not any(self.answered.values()):
+                    status = "failed"
+                self.folder.finish(status=status, outcomes=outcomes, notes=tuple(self.notes))
         return Ended(status, outcomes, tuple(self.notes))
 
     # --- steps for one guest ---
@@ -301,13 +314,20 @@ class _Run:
                 with contextlib.suppress(CalyxError):
                     await session.send("alive")
 
-    async def _shielded_clean(self) -> None:
-        """Clean every guest that still answers and close every connection, bounded; a cancellation waits for it."""
+    async def _clean_all(self) -> None:
+        """Clean every guest that still answers, bounded; a cancellation ends it."""
         if self.sessions:
             self.display.phase(f"cleaning {_count(self._alive())}")
-        cleaning = asyncio.gather(*(self._clean(session) for session in list(self.sessions.values())))
-        await asyncio.shield(cleaning)
-        await asyncio.gather(*(way.close() for way in self.transports.values()), return_exceptions=True)
+        await asyncio.gather(*(self._clean(session) for session in list(self.sessions.values())))
+
+    async def _let_go(self) -> None:
+        """Close every connection within a moment: an agent whose channel is closed ends by itself and cleans."""
+        closing = [asyncio.create_task(way.close()) for way in self.transports.values()]
+        if closing:
+            _, late = await asyncio.wait(closing, timeout=LET_GO_WITHIN_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*closing, return_exceptions=True)
 
     async def _clean(self, session: Session) -> None:
         name = session.guest.name
