@@ -87,7 +87,7 @@ def blkio_throttle(device: str, *, read_bytes_per_s: int) -> Iterator[Path]:
     A process is put in by writing its pid into `cgroup.procs` there; what it starts is in as well.
     """
     need_root()
-    stat = os.stat(device)
+    stat = Path(device).stat()
     number = f"{os.major(stat.st_rdev)}:{os.minor(stat.st_rdev)}"
     v1, v2 = Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup")
     if (v1 / "blkio.throttle.read_bps_device").exists():

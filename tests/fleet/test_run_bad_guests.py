@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from calyx_orch.commands.loopback import LoopbackFleet, inventory_yaml
+from calyx_orch.commands.loopback import inventory_yaml
 from calyx_orch.transport.ssh.server import write_key
 from fleet.disks import loop_disk, need_root, read_only
 from fleet.whole_runs import TINY, Ended, guests_up, nothing_left, run

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import socket
 import subprocess
-import sys
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -17,7 +17,7 @@ import pytest
 from calyx_orch.commands.loopback import inventory_yaml
 from calyx_orch.model import RunRecord
 from fleet.disks import need_root
-from fleet.whole_runs import TINY, guests_up, nothing_left, run
+from fleet.whole_runs import TINY, guests_up, nothing_left, run, say
 
 pytestmark = [pytest.mark.fleet]
 
@@ -40,7 +40,7 @@ async def test_eight_guests_start_within_a_millisecond_and_add_up(tmp_path: Path
     assert ended.status == 0, ended.out + ended.err
     record, summary = ended.record, ended.summary
     skews = largest_skews_us(record)
-    print(f"largest skew of each round, us: {[round(skew) for skew in skews]}, median {median(skews):.0f}")
+    say(f"largest skew of each round, us: {[round(skew) for skew in skews]}, median {median(skews):.0f}")
     assert len(skews) == 7
     assert median(skews) < 1000
     assert all(m.skew_how == "published" and m.skew_bound_ns is not None for m in record.measurements)
@@ -67,7 +67,7 @@ async def test_forty_guests_behind_a_limit_of_connections_still_start_together(t
         await nothing_left(fleet)
     assert ended.status == 0, ended.out + ended.err
     skews = largest_skews_us(ended.record)
-    print(f"largest skew of each round, us: {[round(skew) for skew in skews]}, median {median(skews):.0f}")
+    say(f"largest skew of each round, us: {[round(skew) for skew in skews]}, median {median(skews):.0f}")
     assert len(ended.record.measurements) == 3 * 40
     assert median(skews) < 20_000, "far below the length of the round"
     (whole,) = ended.summary.fleet
@@ -90,7 +90,7 @@ async def test_rounds_never_overlap_whatever_the_guests_pace(tmp_path: Path) -> 
         spans[m.round_index] = min(first, m.started_ns), max(last, m.window_end_ns)
     ordered = [spans[index] for index in sorted(spans)]
     assert len(ordered) == 4
-    assert all(before[1] < after[0] for before, after in zip(ordered, ordered[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(ordered))
 
 
 async def test_a_guest_whose_clock_is_far_off_starts_with_the_others(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_guest_whose_clock_is_far_off_starts_with_the_others(tmp_path: P
         await nothing_left(fleet)
     assert ended.status == 0, ended.out + ended.err
     offsets = _offsets_s(ended.folder)
-    print(f"clock offsets, s: {offsets}, skews, us: {largest_skews_us(ended.record)}")
+    say(f"clock offsets, s: {offsets}, skews, us: {largest_skews_us(ended.record)}")
     assert offsets["later"] == pytest.approx(4000, abs=1)
     assert offsets["guest1"] == pytest.approx(0, abs=1)
     assert median(largest_skews_us(ended.record)) < 1000
@@ -165,30 +165,32 @@ def _prepared(folder: Path) -> list[list[str]]:
     return [[file["path"] for file in e["answer"]["files"]] for e in events if e["event"] == "prepared"]
 
 
-async def test_a_guest_that_lays_out_slowly_holds_up_the_start_but_is_waited_for(tmp_path: Path) -> None:
-    """A-050: nobody starts before the slow one is ready; while it is awaited it is named with how far it is."""
-    need_root("nice")
+async def test_a_guest_that_lays_out_slowly_is_waited_for(tmp_path: Path) -> None:
+    """A-050: nobody starts before the slowest guest is ready, here one with far more to lay out at a bounded rate."""
+    body = """\
+workloads:
+  - {name: little, rw: read, bs: 64k, iodepth: 1, size: 1m, runtime: 0.5s, ramp_time: 0.1s, targets: data}
+  - {name: big, rw: read, bs: 64k, iodepth: 1, size: 32m, runtime: 0.5s, ramp_time: 0.1s, targets: extra}
+impact: {max_rate: 16MB/s}
+baselines: none
+repetitions: 1
+settle: 0
+lost_time_probe: 0
+"""
     async with guests_up(2, tmp_path) as fleet:
-        # The pace of a layout is bounded by the run, so a guest that is slow has the more to lay out.
-        text = inventory_yaml(fleet, body="").replace("    targets:", "    targets:")
         slow, quick = fleet.guests
-        extra = slow.directory / "data2"
+        extra = slow.data / "extra"
         extra.mkdir()
-        lines = text.replace(
-            f'      data: {{path: "{slow.data}", allow_ram: false}}',
-            f'      data: {{path: "{slow.data}"}}\n      big: {{path: "{extra}"}}',
-        )
-        body = TINY.replace("size: 8m,", "size: 8m, targets: data,").replace(
-            "baselines:",
-            "  - {name: big, rw: read, bs: 64k, iodepth: 1, size: 40m, runtime: 0.5s, ramp_time: 0.1s, targets: big}\n"
-            "impact: {max_rate: 16MB/s}\nbaselines:",
-        )
-        ended = await run(lines + body, tmp_path)
+        line = next(line for line in inventory_yaml(fleet).splitlines() if str(slow.data) in line)
+        text = inventory_yaml(fleet, body=body).replace(line, f"{line}\n      extra: {extra}")
+        ended = await run(text, tmp_path)
+        extra.rmdir()
         await nothing_left(fleet)
-        assert list(extra.iterdir()) == []
     assert ended.status == 0, ended.out + ended.err
     events = [json.loads(line) for line in (ended.folder / "journal.jsonl").read_text().splitlines()]
-    prepared = {e["guest"]: e["at_ns"] for e in events if e["event"] == "prepared"}
-    first_round = next(e["at_ns"] for e in events if e["event"] == "round")
+    prepared = {event["guest"]: event["at_ns"] for event in events if event["event"] == "prepared"}
+    first_round = next(event["at_ns"] for event in events if event["event"] == "round")
+    say(f"laid out {(prepared[slow.name] - prepared[quick.name]) / 1e9:.1f} s apart")
     assert prepared[slow.name] - prepared[quick.name] > 1e9
     assert first_round > prepared[slow.name]
+    assert {outcome.state for outcome in ended.outcomes.values()} == {"measured"}

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,9 +88,16 @@ class Started:
 
     async def until(self, word: str, *, within_s: float = 60.0) -> None:
         """Wait until a line holds `word`."""
+        await self.until_matches(re.escape(word), within_s=within_s)
+
+    async def until_matches(self, pattern: str, *, within_s: float = 60.0) -> None:
+        """Wait until a line has a match for `pattern`."""
         async with asyncio.timeout(within_s), self._news:
-            await self._news.wait_for(lambda: any(word in line for line in (*self._out, *self._err)) or self._is_over())
-        assert any(word in line for line in (*self._out, *self._err)), self._out + self._err
+            await self._news.wait_for(lambda: self._has(pattern) or self._is_over())
+        assert self._has(pattern), self._out + self._err
+
+    def _has(self, pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in (*self._out, *self._err))
 
     def signal(self, number: int) -> None:
         """Send a signal to the controller alone."""
@@ -220,4 +227,6 @@ def strict_json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-Adjust = Callable[[LoopbackFleet], None]
+def say(text: str) -> None:
+    """Tell a figure; `pytest -s` and a failure show it."""
+    sys.stdout.write(text + "\n")
