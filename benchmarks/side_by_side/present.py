@@ -1,0 +1,116 @@
+"""Options, tables and documents of the benchmarks that compare side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from side_by_side.goals import DECISIVE_PAIRS, Figure, Verdict, furthest, judge
+from side_by_side.pairs import Estimate
+
+
+def parser(description: str, *, pairs: int, seconds: float) -> argparse.ArgumentParser:
+    """The options that every such benchmark has."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--quick", action="store_true", help="less than a minute; says what it cannot decide")
+    options.add_argument("--pairs", type=int, help=f"alternating pairs of each cell (default {pairs})")
+    options.add_argument("--seconds", type=float, help=f"measured window of a round (default {seconds:g})")
+    options.add_argument("--cells", default="", help="only the cells whose name contains one of these, comma separated")
+    options.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="where the files are made (a disk)")
+    options.add_argument("--size-mib", type=int, help="size of the file")
+    options.add_argument("--seed", type=int, default=1, help="seed of offsets and data")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write all figures and samples")
+    options.add_argument("--check", action="store_true", help="exit 1 where a goal is missed")
+    return options
+
+
+def is_chosen(cell: str, wanted: str) -> bool:
+    """Whether `--cells` names this cell; without it every cell is chosen."""
+    words = [word for word in wanted.split(",") if word]
+    return not words or any(word in cell for word in words)
+
+
+def progress(text: str) -> None:
+    """Say where the benchmark is, on one line of a terminal; nothing where nobody looks."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def end_progress() -> None:
+    """Take the line of progress away."""
+    progress("")
+
+
+def estimate_text(estimate: Estimate | None, unit: str = "") -> str:
+    """`0.873 (0.81 to 0.94)`; a count without bounds."""
+    if estimate is None:
+        return "-"
+    if estimate.is_exact:
+        return f"{estimate.value:.4g}{unit}"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f}{unit} (too few pairs)"
+    return f"{estimate.value:.3f}{unit} ({estimate.low:.3f} to {estimate.high:.3f})"
+
+
+def print_figures(figures: Sequence[Figure]) -> None:
+    """The table of figures with their goals, and what could not be decided."""
+    width = max(len(figure.cell) for figure in figures)
+    names = max(len(figure.name) for figure in figures)
+    for figure in figures:
+        goal = str(figure.goal) if figure.goal is not None else ""
+        text = estimate_text(figure.estimate, figure.unit)
+        row = f"{figure.cell:<{width}}  {figure.name:<{names}}  {text:<26}  {goal:<11} {judge(figure)}"
+        print((row + (f"  ({figure.reason})" if figure.reason else "")).rstrip())
+    open_ones = [figure for figure in figures if judge(figure) is Verdict.OPEN]
+    if open_ones:
+        print(f"\nnot decided ({len(open_ones)}), for want of pairs ({DECISIVE_PAIRS} decide) or of a figure:")
+        print("  " + "; ".join(f"{figure.cell}: {figure.name}" for figure in open_ones))
+
+
+def last_line(figures: Sequence[Figure]) -> str:
+    """The figure that is furthest from its goal, as a sentence."""
+    figure = furthest(figures)
+    if figure is None or figure.goal is None:
+        return "no figure could be judged"
+    missed = sum(judge(each) is Verdict.MISSED for each in figures)
+    judged = sum(judge(each) in (Verdict.MISSED, Verdict.MET) for each in figures)
+    text = f"{figure.cell}: {figure.name} {estimate_text(figure.estimate, figure.unit)}, goal {figure.goal}"
+    return f"{missed} of {judged} goals missed; furthest from its goal: {text}, {judge(figure)}"
+
+
+def document(figures: Sequence[Figure], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything as one JSON object: where it ran, the figures with their verdicts, and what else the program knows."""
+    return {
+        "machine": machine(),
+        "figures": [
+            asdict(figure) | {"goal": str(figure.goal) if figure.goal else None, "verdict": str(judge(figure))}
+            for figure in figures
+        ],
+        **extra,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What this ran on, and how busy that was."""
+    return {
+        "kernel": platform.release(),
+        "arch": platform.machine(),
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg(),
+    }
+
+
+def finish(figures: Sequence[Figure], options: argparse.Namespace, extra: Mapping[str, Any]) -> int:
+    """Write what was asked for, say the last line; the exit status."""
+    if options.json is not None:
+        options.json.write_text(json.dumps(document(figures, extra), indent=1, default=str) + "\n")
+    print(last_line(figures))
+    missed = any(judge(figure) is Verdict.MISSED for figure in figures)
+    return 1 if options.check and missed else 0

@@ -1,0 +1,278 @@
+"""The benchmarks' own arithmetic: ratios, intervals, verdicts, and what is read from valgrind and strace."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+import engine  # noqa: E402  (the benchmarks are programs, found by their directory)
+import paper  # noqa: E402
+from side_by_side import cells, costs, goals, pairs, present  # noqa: E402
+from side_by_side.goals import Figure, Verdict, at_least, at_most, judge  # noqa: E402
+from side_by_side.guest import Sample  # noqa: E402
+
+SAMPLE = Sample(
+    iops=1000.0,
+    bytes_per_s=4_096_000.0,
+    p50_ns=100_000,
+    p99_ns=200_000,
+    ios=3000,
+    cpu_ns=3_000_000,
+    cpu_user_ns=30_000_000,
+    busy_percent=50.0,
+    engine_percent=20.0,
+    setup={"took": "defer"},
+    counts={"enter": 3000},
+)
+
+
+# --- ratios ------------------------------------------------------------------------------------------------------
+
+
+def test_a_ratio_and_its_inverse_have_inverse_intervals() -> None:
+    """Swapping the sides of every pair inverts the ratio and swaps its bounds."""
+    given = [(110.0, 100.0), (95.0, 100.0), (120.0, 90.0), (101.0, 99.0)]
+    there, back = pairs.of_pairs(given), pairs.of_pairs([(second, first) for first, second in given])
+    assert there.low is not None
+    assert back.high is not None
+    assert there.value == pytest.approx(1 / back.value)
+    assert there.low == pytest.approx(1 / back.high)
+
+
+def test_the_interval_is_students() -> None:
+    """Two pairs have one degree of freedom: t is 12.7062 times the standard error of the logarithms."""
+    found = pairs.of_pairs([(math.e, 1.0), (1.0, 1.0)])
+    assert found.value == pytest.approx(math.exp(0.5))
+    assert found.high == pytest.approx(math.exp(0.5 + 12.7062 * 0.5))
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (5, 2.571), (10, 2.228), (39, 2.0227), (120, 1.9799)])
+def test_t_is_that_of_the_tables(freedom: float, t: float) -> None:
+    """Below eleven degrees from a table, above it by expansion; both agree with printed tables."""
+    assert pairs.t_975(freedom) == pytest.approx(t, abs=5e-4)
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    """Of 400 runs of 8 noisy pairs with a true ratio of 1, about 5 % of the intervals miss it."""
+    draw = random.Random(7)
+
+    def run() -> pairs.Estimate:
+        return pairs.of_pairs([(math.exp(draw.gauss(0, 0.2)), math.exp(draw.gauss(0, 0.2))) for _ in range(8)])
+
+    misses = sum(
+        not (low <= 1 <= high) for low, high in ((e.low or 0, e.high or 0) for e in (run() for _ in range(400)))
+    )
+    assert 8 <= misses <= 34  # 20 expected; 3 standard deviations are 13
+
+
+def test_a_geometric_mean_weighs_cells_alike() -> None:
+    """A cell with many pairs counts no more than one with few."""
+    found = pairs.geometric_mean([[(2.0, 1.0), (2.1, 1.0)], [(1.0, 2.0), (1.0, 2.1)] * 10])
+    assert found.value == pytest.approx(1.0, abs=1e-9)
+    assert found.pairs == 2
+
+
+def test_a_geometric_mean_is_narrower_than_its_cells() -> None:
+    """Independent noise of four cells averages out."""
+    draw = random.Random(3)
+    each = [[(math.exp(draw.gauss(0, 0.1)), 1.0) for _ in range(20)] for _ in range(4)]
+    whole = pairs.geometric_mean(each)
+    alone = pairs.of_pairs(each[0])
+    assert math.log((whole.high or 0) / (whole.low or 1)) < 0.75 * math.log((alone.high or 0) / (alone.low or 1))
+
+
+def test_one_pair_gives_no_interval() -> None:
+    """One pair has a ratio and nothing is said about how sure it is."""
+    assert pairs.of_pairs([(2.0, 1.0)]) == pairs.Estimate(2.0, None, None, 1)
+    assert pairs.geometric_mean([[(2.0, 1.0)], [(2.0, 1.0), (3.0, 1.0)]]).low is None
+
+
+def test_pairs_without_figures_are_refused() -> None:
+    """Zeros have no ratio."""
+    with pytest.raises(ValueError, match="no pair"):
+        pairs.of_pairs([(0.0, 1.0), (1.0, 0.0)])
+
+
+def test_a_steadier_side_has_a_smaller_variation() -> None:
+    """The ratio of CVs lies below 1 with its whole interval when one side hardly varies."""
+    draw = random.Random(5)
+    steady, wild = ([100 + draw.gauss(0, spread) for _ in range(40)] for spread in (1, 10))
+    found = pairs.of_variations(steady, wild)
+    assert (found.high or 1) < 0.5 < 1
+
+
+# --- goals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "count", "goal", "verdict"),
+    [
+        (0.99, 1.05, 40, at_least(0.99), Verdict.MET),
+        (0.98, 1.05, 40, at_least(0.99), Verdict.MISSED),
+        (0.98, 1.05, 39, at_least(0.99), Verdict.OPEN),
+        (0.90, 0.98, 3, at_least(0.99), Verdict.MISSED),
+        (0.80, 1.05, 40, at_least(1.0, significant=True), Verdict.MET),
+        (0.80, 1.05, 5, at_least(1.0, significant=True), Verdict.OPEN),
+        (0.80, 0.99, 40, at_least(1.0, significant=True), Verdict.MISSED),
+        (0.80, 1.01, 40, at_most(1.0), Verdict.MISSED),
+        (0.80, 1.01, 40, at_most(1.0, significant=True), Verdict.MET),
+        (1.01, 1.20, 4, at_most(1.0, significant=True), Verdict.MISSED),
+        (0.70, 0.90, 3, at_most(0.90), Verdict.MET),
+    ],
+)
+def test_verdicts(low: float, high: float, count: int, goal: goals.Goal, verdict: Verdict) -> None:
+    """An interval on both sides of a bound is open until there are pairs enough; then a bound is missed, significance not."""
+    estimate = pairs.Estimate((low * high) ** 0.5, low, high, count)
+    assert judge(Figure("cell", "figure", estimate, goal)) is verdict
+
+
+def test_a_count_is_judged_without_pairs() -> None:
+    """A counted figure is never open."""
+    assert judge(Figure("c", "f", pairs.exact(0.0), at_most(0.0))) is Verdict.MET
+    assert judge(Figure("c", "f", pairs.exact(1.0), at_most(0.0))) is Verdict.MISSED
+    assert judge(Figure("c", "f", None, at_most(0.0))) is Verdict.OPEN
+
+
+def test_the_furthest_figure_is_the_worst_miss() -> None:
+    """Distances are ratios to the bound, in the direction of the miss; what has no goal is no candidate."""
+    near = Figure("near", "P99", pairs.Estimate(1.02, 0.99, 1.05, 40), at_most(1.0))
+    far = Figure("far", "IOPS", pairs.Estimate(0.85, 0.8, 0.9, 40), at_least(0.99))
+    told = Figure("told", "P50", pairs.Estimate(9.0, 8.0, 10.0, 40))
+    assert goals.furthest([near, far, told]) is far
+    assert "far: IOPS" in present.last_line([near, far, told])
+    assert "2 of 2 goals missed" in present.last_line([near, far, told])
+
+
+# --- figures of samples ------------------------------------------------------------------------------------------
+
+
+def _samples(names: dict[tuple[str, str], Sample], count: int) -> cells.Samples:
+    found = cells.Samples()
+    for key, sample in names.items():
+        found.by_side[key] = [
+            replace(sample, iops=sample.iops * (1 + 0.01 * k), bytes_per_s=sample.bytes_per_s * (1 + 0.01 * k))
+            for k in range(count)
+        ]
+    return found
+
+
+def test_engine_figures_are_calyx_over_fio() -> None:
+    """Twice the IOPS is 2, half the latency and CPU is 0.5, and the goals are judged on that."""
+    better = replace(SAMPLE, iops=2000.0, p99_ns=100_000, cpu_ns=1_500_000)
+    found = engine.pair_figures(_samples({("randread-4k-q8", "calyx"): better, ("randread-4k-q8", "fio"): SAMPLE}, 40))
+    by_name = {(figure.cell, figure.name): figure for figure in found}
+    for name, value in (("IOPS", 2.0), ("P99", 0.5), ("CPU per I/O", 0.5)):
+        figure = by_name["randread-4k-q8", name]
+        assert figure.estimate is not None
+        assert figure.estimate.value == pytest.approx(value)
+        assert judge(figure) is Verdict.MET
+    assert by_name["randread-4k, all depths", "P99"].goal == at_most(1.0)
+
+
+def test_growth_is_the_same_side_at_two_depths() -> None:
+    """CPU of the guest from QD 8 to QD 64 compares an engine with itself."""
+    named = {
+        (f"seqread-1m-q{depth}", side): replace(SAMPLE, busy_percent=percent)
+        for side, each in (("calyx", (40.0, 44.0)), ("fio", (40.0, 60.0)))
+        for depth, percent in zip((8, 64), each, strict=True)
+    }
+    found = {figure.name: figure for figure in engine.pair_figures(_samples(named, 40)) if "growth" in figure.name}
+    calyx, fio = found["CPU of the guest, growth, calyx"], found["CPU of the guest, growth, fio"]
+    assert calyx.estimate is not None
+    assert fio.estimate is not None
+    assert calyx.estimate.value == pytest.approx(1.1)
+    assert judge(calyx) is Verdict.MISSED
+    assert fio.estimate.value == pytest.approx(1.5)
+    assert judge(fio) is Verdict.NONE
+
+
+def test_the_full_run_has_the_cells_of_the_goals() -> None:
+    """Every depth of the random reads, the growth depths, and the XFS write are there; names are unique."""
+    names = [cell.name for cell in engine.all_cells(3.0, 1 << 30)]
+    assert len(names) == len(set(names)) == 11
+    assert {"randread-4k-q1", "randread-4k-q64", engine.READ, engine.WRITE} <= set(names)
+
+
+def test_cheapest_set_up_is_chosen_by_cpu_per_io() -> None:
+    """The paper's table shows the set-up of calyx that cost least, not the one that was quickest by luck."""
+    found = _samples(
+        {
+            ("read-ext4-q8", "calyx defer"): SAMPLE,
+            ("read-ext4-q8", "calyx coop"): replace(SAMPLE, cpu_ns=2_000_000),
+            ("read-ext4-q8", "fio io_uring"): replace(SAMPLE, cpu_ns=9_000_000),
+        },
+        4,
+    )
+    assert paper.best_setup(found, ["read-ext4-q8"]) == "calyx coop"
+    labels = [figure.name for figure in paper.paper_figures(found)]
+    assert "CPU per I/O, calyx coop / fio io_uring" in labels
+
+
+def test_published_figures_stand_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    """The published rows are printed with what was measured here, or that it was not."""
+    paper.print_published(_samples({("read-ext4-q8", "calyx defer"): SAMPLE}, 2))
+    out = capsys.readouterr().out
+    assert "4,576.92" in out
+    assert "39,059.46" in out
+    assert "not measured" in out
+
+
+# --- what is counted ---------------------------------------------------------------------------------------------
+
+
+def test_callgrind_files_are_added_up() -> None:
+    """A process that forks writes a file each; their sums are one."""
+    assert costs.parse_callgrind("events: Ir\ntotals: 12\n# next file\ntotals: 30\n") == 42
+    with pytest.raises(costs.CostError, match="no sum"):
+        costs.parse_callgrind("events: Ir\n")
+
+
+def test_strace_tables_are_read_with_and_without_errors() -> None:
+    """The column of errors is empty for calls that never failed; the line of totals is no call."""
+    table = """\
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 99.00    1.234567          12     51230           io_uring_enter
+  0.90    0.001000           8        31         4 futex
+  0.00    0.000000           0         1           read
+------ ----------- ----------- --------- --------- ----------------
+100.00    1.235567          12     51262         4 total
+"""
+    assert costs.parse_strace(table) == {"io_uring_enter": 51230.0, "futex": 31.0, "read": 1.0}
+    with pytest.raises(costs.CostError, match="no table"):
+        costs.parse_strace("")
+
+
+def test_start_up_is_out_of_a_cost_per_io() -> None:
+    """The difference of two lengths divided by the difference of their I/Os."""
+    short, long = costs.Counted(100, {"instructions": 5_000_000.0}), costs.Counted(1100, {"instructions": 5_070_000.0})
+    assert costs.per_io(short, long) == {"instructions": 70.0}
+    with pytest.raises(costs.CostError, match="the longer run"):
+        costs.per_io(long, short)
+
+
+# --- the document ------------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_json_with_verdicts() -> None:
+    """What --json writes can be read back and says what was judged."""
+    found = engine.pair_figures(_samples({("randread-4k-q1", "calyx"): SAMPLE, ("randread-4k-q1", "fio"): SAMPLE}, 3))
+    document: dict[str, Any] = json.loads(json.dumps(present.document(found, {"notes": []}), default=str))
+    assert {figure["verdict"] for figure in document["figures"]} <= {"met", "missed", "open", ""}
+    assert document["machine"]["cpus"]
+
+
+@pytest.mark.parametrize(("wanted", "chosen"), [("", True), ("q8", True), ("seq,q8", True), ("q16", False)])
+def test_cells_are_chosen_by_a_part_of_their_name(wanted: str, chosen: bool) -> None:
+    """`--cells` takes parts of names, separated by commas; nothing means all."""
+    assert present.is_chosen("randread-4k-q8", wanted) is chosen
