@@ -8,7 +8,7 @@ ffibuilder.cdef(
     #define CALYX_DOOR_WHY_MAX ...
     #define CALYX_HISTOGRAM_BUCKETS ...
 
-    struct calyx_progress { uint64_t started_ns, ios, bytes, oldest_ns; bool done; };
+    struct calyx_progress { uint64_t started_ns, ios, bytes, oldest_ns; bool done; ...; };
     struct calyx_door;
 
     struct calyx_door *calyx_door_open(const char *line, size_t length, char *why);

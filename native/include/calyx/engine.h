@@ -20,7 +20,15 @@
 #include "calyx/histogram.h"
 
 enum calyx_rw { CALYX_READ, CALYX_WRITE, CALYX_RANDREAD, CALYX_RANDWRITE, CALYX_RW, CALYX_RANDRW };
-enum calyx_setup { CALYX_SETUP_AUTO, CALYX_SETUP_SQPOLL, CALYX_SETUP_DEFER, CALYX_SETUP_COOP, CALYX_SETUP_PLAIN };
+/* PSYNC is no io_uring: one pread or pwrite after the other, for guests where io_uring is forbidden; never by auto. */
+enum calyx_setup {
+	CALYX_SETUP_AUTO,
+	CALYX_SETUP_SQPOLL,
+	CALYX_SETUP_DEFER,
+	CALYX_SETUP_COOP,
+	CALYX_SETUP_PLAIN,
+	CALYX_SETUP_PSYNC
+};
 enum calyx_refill { CALYX_REFILL_EACH, CALYX_REFILL_BATCH };
 enum calyx_buffers { CALYX_BUFFERS_AUTO, CALYX_BUFFERS_REGISTERED, CALYX_BUFFERS_PLAIN };
 enum calyx_direction { CALYX_DIR_READ, CALYX_DIR_WRITE, CALYX_DIR_SYNC, CALYX_DIRECTIONS };
@@ -29,6 +37,8 @@ enum calyx_direction { CALYX_DIR_READ, CALYX_DIR_WRITE, CALYX_DIR_SYNC, CALYX_DI
 #define CALYX_IODEPTH_MAX 4096
 #define CALYX_REASON_MAX 256
 #define CALYX_ERRORS_MAX 32
+#define CALYX_HUNG_MAX 4
+#define CALYX_HUNG_NS 1000000000ull /* an I/O older than this is reported while it hangs */
 
 struct calyx_job {
 	const char *const *paths; /* one a thread */
@@ -46,6 +56,9 @@ struct calyx_job {
 	enum calyx_refill refill;
 	enum calyx_buffers buffers;
 	bool fixed_files;
+	bool iopoll, huge, numa; /* completions are polled for; huge pages if there are any; memory of numa_node */
+	uint32_t numa_node;
+	bool nop; /* no file is touched: each I/O is an IORING_OP_NOP (calyx_floor_measure) */
 };
 
 /* What took effect; equal for all threads of a crew, or the crew is refused. */
@@ -53,10 +66,19 @@ struct calyx_setup_taken {
 	enum calyx_setup requested, took;
 	bool sqpoll, defer_taskrun, coop_taskrun, single_issuer, no_sqarray;
 	bool fixed_files, fixed_buffers, direct;
+	bool iopoll, huge, numa, ring_fd, psync;
+	uint32_t numa_node;
 	enum calyx_refill refill;
 	uint64_t buffer_bytes;
 	uint32_t sq_entries, cq_entries;
 	char why[CALYX_REASON_MAX]; /* why less than asked took effect; else empty */
+};
+
+/* The clock that all times come from: CLOCK_MONOTONIC. Where the kernel trusts the TSC its vDSO reads that (tsc), else
+ * each read is a system call or a slower device; cost is of one read, resolution the smallest step that was seen. */
+struct calyx_clock {
+	bool tsc;
+	uint64_t cost_ns, resolution_ns;
 };
 
 struct calyx_error_count {
@@ -82,6 +104,7 @@ struct calyx_result {
 	uint32_t intervals_count;
 	uint64_t interval_ns;
 	struct calyx_setup_taken setup;
+	struct calyx_clock clock;
 	uint64_t enter_calls, submitted, eagain, short_ios, unfinished, wakeups;
 	struct calyx_error_count errors[CALYX_ERRORS_MAX];
 	uint32_t errors_count;
@@ -89,10 +112,19 @@ struct calyx_result {
 	char failure[CALYX_REASON_MAX]; /* empty when the job ran to its end */
 };
 
+/* One I/O that does not come back. */
+struct calyx_hung {
+	uint64_t offset, age_ns;
+	enum calyx_direction direction;
+	uint32_t job;
+};
+
 struct calyx_progress {
 	uint64_t started_ns; /* 0 before the first I/O */
 	uint64_t ios, bytes, oldest_ns /* age of the oldest I/O in flight */;
 	bool done;
+	uint32_t hung_count; /* I/Os older than CALYX_HUNG_NS, all of them; the oldest are named, oldest first */
+	struct calyx_hung hung[CALYX_HUNG_MAX];
 };
 
 struct calyx_crew;
@@ -131,5 +163,26 @@ int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout);
 int calyx_ring_probe(uint32_t *setups, uint32_t *features);
 
 uint64_t calyx_now_ns(void);
+/* Takes some 50 us with a quick clock, at most some ms with a slow one. */
+void calyx_clock_measure(struct calyx_clock *clock);
+
+/* The engine's own overhead: the loop of a run, with NOPs in place of I/O. */
+struct calyx_floor {
+	uint64_t ios, ns_per_io, p50_ns, p99_ns;
+	struct calyx_setup_taken setup;
+	struct calyx_clock clock;
+};
+int calyx_floor_measure(enum calyx_setup setup, enum calyx_refill refill, uint32_t iodepth, uint64_t runtime_ns,
+			struct calyx_floor *floor, char *reason);
+
+/* What lies below a file that was laid out: each of reads blocks of 4 KiB is read once (cold) and at once again (hot),
+ * direct; one block is written writes times, each time followed by fdatasync, and then restored. Medians. */
+struct calyx_truth {
+	uint32_t reads, writes;
+	uint64_t cold_read_ns, hot_read_ns, write_ns, flush_write_ns; /* flush_write: write and fdatasync together */
+	uint64_t cold_min_ns, cold_max_ns, hot_min_ns, hot_max_ns, flush_min_ns, flush_max_ns;
+	bool direct;
+};
+int calyx_truth_measure(const char *path, uint64_t seed, struct calyx_truth *truth, char *reason);
 
 #endif
