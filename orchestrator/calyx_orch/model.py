@@ -113,7 +113,9 @@ class Workload:
     """One I/O pattern in fio's vocabulary. `rate_iops` is per job; `seed` None: drawn from the plan's seed.
 
     `setup`, `refill` and `buffers` steer the calyx engine (see docs/protocol.md). `targets` names those it runs on
-    (empty: every target of the guest).
+    (empty: every target of the guest). `bssplit` is (bytes, percent) pairs that sum to 100, then `bs_bytes` is its largest;
+    `bssplit_write` is that of the writes of a mixed workload (empty: as `bssplit`). `find` is what is searched for instead
+    of a plain measurement, such as `iops_at p99<2ms`.
     """
 
     name: str
@@ -134,6 +136,53 @@ class Workload:
     buffers: str = "auto"
     interval_ms: int = 100
     targets: tuple[str, ...] = ()
+    bssplit: tuple[tuple[int, int], ...] = ()
+    bssplit_write: tuple[tuple[int, int], ...] = ()
+    offset_bytes: int = 0
+    rate_bytes_per_s: int | None = None  # per job, reads and writes together
+    arrival: str = "closed"  # closed, constant or poisson: open loop with `rate_iops`
+    random_distribution: str = "random"
+    fdatasync: int = 0
+    sync: bool = False
+    end_fsync: bool = False
+    buffer_compress_percentage: int = 0
+    dedupe_percentage: int = 0
+    verify: str | None = None
+    thinktime_us: int = 0
+    thinktime_blocks: int = 1
+    cpus_allowed: str | None = None
+    iopoll: bool = False
+    numa: int | None = None
+    huge_pages: bool = False
+    find: str | None = None
+
+    @property
+    def is_open_loop(self) -> bool:
+        """Whether I/Os are due at times of their own, however long those before them take."""
+        return self.arrival != "closed"
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Every size in bytes that an I/O may have."""
+        split = {size for size, _ in (*self.bssplit, *self.bssplit_write)}
+        return tuple(sorted(split or {self.bs_bytes}))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What stands beside this workload in every table, because its figures mean something else than those of direct I/O in a closed loop."""
+        found = []
+        if not self.direct:
+            found.append("buffered")
+        if self.setup == "psync":
+            found.append("psync")
+        if self.is_open_loop:
+            found.append("open loop")
+        return tuple(found)
+
+    @property
+    def file_bytes(self) -> int:
+        """How long each job's file must be."""
+        return self.offset_bytes + self.size_bytes
 
     @property
     def is_short(self) -> bool:
@@ -196,6 +245,7 @@ class Inventory:
     seed: int | None = None
     source: str = ""
     text: str = ""
+    allow_psync: bool = False  # a workload may have `setup: psync`
 
 
 @dataclass(frozen=True)
@@ -228,6 +278,7 @@ class Layout:
     files: int
     size_bytes: int
     allow_ram: bool = False
+    verify: str | None = None  # blocks that can be checked
 
     @property
     def total_bytes(self) -> int:
@@ -252,6 +303,53 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """The set-up that one guest runs a workload with where its workload says `auto`, and how that was decided.
+
+    `how` is calibrated, cached or ladder; `why` a sentence; `leader` the guest on which it was tried.
+    """
+
+    guest: str
+    workload: str
+    target: str
+    setup: str
+    refill: str
+    how: str
+    why: str
+    leader: str = ""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """One search: the workload whose `find` is looked for, where, on which guests, in which load mode."""
+
+    index: int
+    workload: Workload
+    target: str
+    load: LoadMode
+    guests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: the highest rate (IOPS per job) at which the budget held, and the lowest at which it did not.
+
+    `rate_iops` None: it held nowhere; `broke_iops` None: it held everywhere that was tried. `probes` are (rate, figure, held)
+    in the order tried; `figure` is the percentile in nanoseconds, None without enough samples.
+    """
+
+    workload: str
+    target: str
+    load: str
+    guests: tuple[str, ...]
+    budget: str
+    rate_iops: int | None
+    broke_iops: int | None
+    why: str
+    probes: tuple[tuple[int, int | None, bool], ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """All rounds of a run, in order, and what they cost. `estimated_s` is the expected time without connecting."""
 
@@ -261,6 +359,9 @@ class Plan:
     rounds: tuple[Round, ...]
     growth: tuple[Growth, ...]
     estimated_s: float
+    notes: tuple[str, ...] = ()  # what was left out of it and why, such as a baseline that is no equal
+    pins: tuple[Pin, ...] = ()
+    searches: tuple[SearchPlan, ...] = ()
 
 
 # --- what comes back ---------------------------------------------------------------------------------------------
@@ -289,12 +390,17 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Direction:
-    """What one direction (read, write) did in the measured window. Failed I/O is in `errors`, never in `latency`."""
+    """What one direction (read, write) did in the measured window. Failed I/O is in `errors`, never in `latency`.
+
+    `latency_intended` is of open loops: from when an I/O was due instead of when it began; `late` began over 1 ms late.
+    """
 
     ios: int
     bytes: int
     latency: Histogram
     errors: int = 0
+    latency_intended: Histogram | None = None
+    late: int = 0
 
 
 @dataclass(frozen=True)
@@ -409,6 +515,8 @@ class Measurement:
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     latency_kind: str = "total"  # total (submission to reaping) or completion
+    verify: Mapping[str, Any] = field(default_factory=dict)  # checked, bad and where, of workloads with `verify`
+    clock: Mapping[str, Any] = field(default_factory=dict)  # source, cost_ns and resolution_ns of the engine's clock
 
     @property
     def window_ns(self) -> int:
@@ -467,3 +575,4 @@ class RunRecord:
     started_at: str  # ISO 8601 with offset
     status: str  # finished, interrupted, failed
     notes: tuple[str, ...] = ()
+    found: tuple[Found, ...] = ()
