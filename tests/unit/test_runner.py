@@ -168,7 +168,8 @@ def test_folders_are_private(tmp_path: Path) -> None:
     _, folder = run(plan_for("good1"), tmp_path)
     modes = {path.stat().st_mode & 0o777 for path in folder.path.rglob("*") if path.is_file()}
     assert modes == {0o600}
-    assert folder.path.stat().st_mode & 0o777 == 0o700
+    folders = [folder.path, *(path for path in folder.path.rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
 
 
 def test_a_run_cut_off_in_its_last_line_is_read_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ class RunFolder:
     def keep_answers(self, round_: Round, guest: str, answers: Answers) -> None:
         """Write one guest's raw answers to one round."""
         folder = self.path / "raw" / quote(round_.name, safe="") / _safe(guest)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (folder.parent, folder):  # `parents=True` would make the outer one open to others
+            each.mkdir(mode=0o700, exist_ok=True)
         head = {
             "messages": answers.messages,
             "clock": dataclasses.asdict(answers.clock),
