@@ -190,7 +190,8 @@ def _check_set_ups(ended: Ended) -> None:
     (calyx,) = {json.dumps(m.setup, sort_keys=True) for m in ended.record.measurements if m.engine == "calyx"}
     took = json.loads(calyx)
     for output in ended.folder.glob("raw/*-fio-io_uring/guest1/stdout"):
-        options = json.loads(output.read_text())["global options"]
+        _, brace, document = output.read_text().partition("\n{")  # in front of it a word about each job's exec_prerun
+        options = json.loads(brace + document)["global options"]
         say(f"calyx took fixed_buffers={took['fixed_buffers']} fixed_files={took['fixed_files']}; fio had {options}")
         assert options.get("fixedbufs", "0") == str(int(took["fixed_buffers"]))
         assert options.get("registerfiles", "0") == str(int(took["fixed_files"]))
