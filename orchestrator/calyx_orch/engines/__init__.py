@@ -10,13 +10,13 @@ from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
-from calyx_orch.engines import calyx, fio
+from calyx_orch.engines import calyx, fio, fio_options
 from calyx_orch.engines.answers import Command, blank, deadline_ns
 from calyx_orch.engines.fio_documents import FioVersion, fio_facts, fio_lacks, parse_version
 from calyx_orch.errors import Fault, FormatError
-from calyx_orch.model import Answers, Guest, Measurement, Round
+from calyx_orch.model import Answers, Guest, Measurement, Round, Workload
 
-ENGINES: dict[str, ModuleType] = {"calyx": calyx, "fio-io_uring": fio, "fio-libaio": fio}
+ENGINES: dict[str, ModuleType] = {"calyx": calyx, "fio-io_uring": fio, "fio-libaio": fio, "fio-psync": fio}
 
 __all__ = [
     "ENGINES",
@@ -28,6 +28,7 @@ __all__ = [
     "fio_facts",
     "fio_lacks",
     "measure",
+    "no_equal",
     "parse_version",
 ]
 
@@ -35,6 +36,12 @@ __all__ = [
 def fio_engine(engine: str) -> str | None:
     """The name that fio has for an engine (`io_uring`, `libaio`), or None when the engine is not fio."""
     return engine.removeprefix("fio-") if engine.startswith("fio-") and engine in ENGINES else None
+
+
+def no_equal(engine: str, workload: Workload) -> str | None:
+    """Why this engine does not make the same I/O as calyx, so that it is no baseline of the workload; None when it does."""
+    own = fio_engine(engine)
+    return None if own is None else fio_options.no_equal(own, workload)
 
 
 def command(

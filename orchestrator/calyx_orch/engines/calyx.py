@@ -20,7 +20,7 @@ from calyx_orch.engines.answers import (
     runtime_ns,
 )
 from calyx_orch.errors import FormatError
-from calyx_orch.model import Answers, Direction, Guest, Histogram, Measurement, Round, Series
+from calyx_orch.model import Answers, Direction, Guest, Histogram, Measurement, Round, Series, Workload
 
 BUCKETS = 4480  # CALYX_HISTOGRAM_BUCKETS
 RESULT = "the result document"
@@ -48,10 +48,38 @@ def command(round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra
         ("refill", workload.refill),
         ("buffers", workload.buffers),
         ("deadline_ns", deadline_ns(round_, ramp_extra_ns)),
+        *_further(workload),
     ]
     if ramp_extra_ns:
         pairs.append(("ramp_extra_ns", ramp_extra_ns))
     return Command("run", tuple(pairs))
+
+
+def _further(workload: Workload) -> list[tuple[str, str | int]]:
+    """The keys that are sent only where they say something: an older agent knows none of them."""
+    sides = (workload.bssplit, workload.bssplit_write)
+    split, split_write = (":".join(f"{size}/{percent}" for size, percent in side) for side in sides)
+    said: tuple[tuple[str, str | int | None, bool], ...] = (
+        ("bssplit", split, bool(split)),
+        ("bssplit_write", split_write, bool(split_write)),
+        ("offset", workload.offset_bytes, workload.offset_bytes > 0),
+        ("rate", workload.rate_bytes_per_s, workload.rate_bytes_per_s is not None),
+        ("arrival", workload.arrival, workload.is_open_loop),
+        ("random_distribution", workload.random_distribution, workload.random_distribution != "random"),
+        ("fdatasync", workload.fdatasync, workload.fdatasync > 0),
+        ("sync", 1, workload.sync),
+        ("end_fsync", 1, workload.end_fsync),
+        ("buffer_compress_percentage", workload.buffer_compress_percentage, workload.buffer_compress_percentage > 0),
+        ("dedupe_percentage", workload.dedupe_percentage, workload.dedupe_percentage > 0),
+        ("verify", workload.verify, workload.verify is not None),
+        ("thinktime_us", workload.thinktime_us, workload.thinktime_us > 0),
+        ("thinktime_blocks", workload.thinktime_blocks, workload.thinktime_us > 0),
+        ("cpus_allowed", workload.cpus_allowed, workload.cpus_allowed is not None),
+        ("iopoll", 1, workload.iopoll),
+        ("numa", workload.numa, workload.numa is not None),
+        ("huge", 1, workload.huge_pages),
+    )
+    return [(key, value) for key, value, is_said in said if is_said and value is not None]
 
 
 def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
@@ -96,7 +124,14 @@ def _with_numbers(measurement: Measurement, document: Mapping[str, Any], answers
         counts={str(key): value for key, value in counts.items() if isinstance(value, int)},
         notes=(str(setup["why"]),) if setup.get("why") else (),
         latency_kind="total",
+        verify=_object(document, "verify"),
+        clock=_object(document, "clock"),
     )
+
+
+def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _direction(document: Mapping[str, Any], name: str) -> Direction | None:
@@ -107,11 +142,14 @@ def _direction(document: Mapping[str, Any], name: str) -> Direction | None:
     where = f"`{name}` of {RESULT}"
     if not isinstance(values, dict):
         raise FormatError(f"{where} is no object")
+    intended = values.get("latency_intended")
     direction = Direction(
         ios=count(values, "ios", where),
         bytes=count(values, "bytes", where),
         latency=_histogram(values.get("latency"), where),
         errors=optional_count(values, "errors", where) or 0,
+        latency_intended=_histogram(intended, f"the intended latency in {where}") if isinstance(intended, dict) else None,
+        late=optional_count(values, "late", where) or 0,
     )
     return direction if direction.ios or direction.errors else None
 
@@ -170,4 +208,15 @@ def _failures(document: Mapping[str, Any]) -> str:
             f"{errno.errorcode.get(number, str(number))} ({os.strerror(number)}), "
             f"first at byte {optional_count(entry, 'first_offset', where) or 0}"
         )
-    return "; ".join(sentences)
+    return "; ".join([*sentences, *_read_back_wrong(document)])
+
+
+def _read_back_wrong(document: Mapping[str, Any]) -> list[str]:
+    """Blocks that read back wrong, the first of them by offset: data that is not what was written fails the round."""
+    verify = _object(document, "verify")
+    bad = optional_count(verify, "bad", f"`verify` of {RESULT}") or 0
+    if not bad:
+        return []
+    first = [entry for entry in verify.get("first_bad") or () if isinstance(entry, dict)]
+    where = ", ".join(f"byte {one.get('offset')} of {one.get('path')} ({one.get('why')})" for one in first[:3])
+    return [f"{bad} blocks read back wrong" + (f", first at {where}" if where else "")]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from calyx_orch.engines import fio_options
 from calyx_orch.engines.answers import Command, blank, deadline_ns, optional_count, ramp_ns, refusal, runtime_ns
 from calyx_orch.engines.buckets import BUCKETS
 from calyx_orch.engines.fio_documents import FioDirection, FioOutput, LogLine, parse_log, read_output
@@ -45,11 +46,11 @@ def command(
         "--name=global",
         "--thread",
         f"--ioengine={ioengine}",
-        *_pattern(workload),
+        *fio_options.pattern(workload),
         f"--ramp_time={ramp // 1000}us",
         f"--runtime={runtime_ns(round_) // 1000}us",
         f"--randseed={_seed(round_, data_seed)}",
-        *(_set_up(taken) if ioengine == "io_uring" else ()),
+        *fio_options.set_up(workload, taken, ioengine),
         "--lat_percentiles=1",
         "--clat_percentiles=0",
         "--disable_slat=1",  # the parts of total latency are not asked for: 40 ns an I/O that fio is spared
@@ -100,48 +101,6 @@ def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
 
 
 # --- the command -------------------------------------------------------------------------------------------------
-
-
-def _pattern(workload: Workload) -> list[str]:
-    options = [
-        f"--rw={workload.rw}",
-        f"--bs={workload.bs_bytes}",
-        f"--iodepth={workload.iodepth}",
-        f"--size={workload.size_bytes}",
-        f"--direct={int(workload.direct)}",
-        "--time_based",
-        "--norandommap",
-        "--allow_file_create=0",
-        "--refill_buffers=0",
-        "--scramble_buffers=1",  # each write differs, at next to no cost
-    ]
-    mixed = workload.rw.reads and workload.rw.writes
-    if mixed:
-        options.append(f"--rwmixread={workload.rwmixread}")
-    if workload.rate_iops:
-        options.append(f"--rate_iops={_rates(workload) if mixed else workload.rate_iops}")
-    if workload.fsync and workload.rw.writes:
-        options.append(f"--fsync={workload.fsync}")
-    return options
-
-
-def _rates(workload: Workload) -> str:
-    """`rate_iops` is reads and writes together for us, but per direction for fio: it is shared out by `rwmixread`."""
-    total = workload.rate_iops or 0
-    reads = min(max(round(total * workload.rwmixread / 100), 1), max(total - 1, 1))
-    return f"{reads},{max(total - reads, 1)}"
-
-
-def _set_up(taken: Mapping[str, Any]) -> list[str]:
-    """What took effect for calyx on this guest, in fio's words."""
-    options = []
-    if taken.get("fixed_buffers"):
-        options.append("--fixedbufs=1")
-    if taken.get("fixed_files"):
-        options.append("--registerfiles=1")
-    if taken.get("sqpoll"):
-        options.append("--sqthread_poll=1")
-    return options
 
 
 def _seed(round_: Round, data_seed: int) -> int:
@@ -229,6 +188,7 @@ def _taken(output: FioOutput) -> dict[str, Any]:
             ("fixed_buffers", "fixedbufs"),
             ("fixed_files", "registerfiles"),
             ("sqpoll", "sqthread_poll"),
+            ("iopoll", "hipri"),
         ):
             setup[name] = given.get(option) == "1"
     return setup | ({"seed": int(given["randseed"])} if given.get("randseed", "").isdecimal() else {})

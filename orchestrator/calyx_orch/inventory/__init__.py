@@ -52,6 +52,8 @@ def parse(text: str, *, source: str, base_dir: str, presets: Mapping[str, str]) 
     guests = fleet.guests()
     workloads = _workloads(document, model, cut, presets)
     _check_targets(document, guests, workloads)
+    if not model.allow_psync:
+        _refuse_psync(document, workloads)
     _raise(document)
     return Inventory(
         name=model.name or _stem(source), guests=guests, workloads=workloads,
@@ -59,7 +61,7 @@ def parse(text: str, *, source: str, base_dir: str, presets: Mapping[str, str]) 
         baselines=_baselines(model), repetitions=model.repetitions,
         load=tuple(LoadMode(mode) for mode in dict.fromkeys(model.load)),
         impact=_impact(model), policy=_policy(model), settle_s=model.settle, stagger_s=model.stagger,
-        lost_time_probe_s=model.lost_time_probe, seed=model.seed, source=source, text=text,
+        lost_time_probe_s=model.lost_time_probe, seed=model.seed, source=source, text=text, allow_psync=model.allow_psync,
     )  # fmt: skip
 
 
@@ -172,21 +174,32 @@ def _check_targets(document: Document, guests: Sequence[Guest], workloads: Seque
                 told.add(target)
                 hint = documents.suggestion(target, known) or f" (there are: {', '.join(sorted(known))})"
                 message = f"unknown target '{target}' of workload '{workload.name}': no guest has it{hint}"
-                document.problems.append(document.problem(_target_path(document, target), message))
+                document.problems.append(document.problem(_written_at(document, "targets", target), message))
 
 
-def _target_path(document: Document, target: str) -> documents.Path:
-    """Where `target` is written among the workloads."""
+def _refuse_psync(document: Document, workloads: Sequence[Workload]) -> None:
+    """Synchronous calls are another engine: they are made only where the inventory says that this is meant."""
+    named = [workload.name for workload in workloads if workload.setup == "psync"]
+    if named:
+        message = (
+            f"workload '{named[0]}' has setup psync, which is not io_uring but one call after another: "
+            "write allow_psync: true at the top when that is meant"
+        )
+        document.problems.append(document.problem(_written_at(document, "setup", "psync"), message))
+
+
+def _written_at(document: Document, key: str, value: str) -> documents.Path:
+    """Where `value` is written under `key` among the workloads."""
     entries = document.find(("workloads",))
     count = len(entries.value) if entries is not None and isinstance(entries.value, list) else 0
     for index in range(count):
-        written = document.find(("workloads", index, "targets"))
+        written = document.find(("workloads", index, key))
         if written is not None and isinstance(written.value, list):
             for position, one in enumerate(written.value):
-                if one.value == target:
-                    return ("workloads", index, "targets", position)
-        elif written is not None and written.value == target:
-            return ("workloads", index, "targets")
+                if one.value == value:
+                    return ("workloads", index, key, position)
+        elif written is not None and written.value == value:
+            return ("workloads", index, key)
     return ("workloads",)
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from calyx_orch import units
+from calyx_orch.inventory import words
 
 T = TypeVar("T")
 _WHOLE = re.compile(r"^-?(0|[1-9][0-9]*)$", re.ASCII)
@@ -33,6 +34,11 @@ WORKLOAD_REFUSALS = {
     "ioengine": "baselines choose fio's engine (baselines: [fio-io_uring, fio-libaio])",
     "filename": "files are made in a directory given under targets:",
     "directory": "files are made in a directory given under targets:",
+    "hipri": "polled completions are called iopoll",
+    "rate_process": "arrivals are chosen by arrival: constant or poisson",
+    "bsrange": "ranges of sizes are written out by bssplit",
+    "rwmixwrite": "the mix is said by rwmixread alone",
+    "loops": "workloads are always time based; leave it out",
     "device": "block devices are refused until they can be guarded: give a directory under targets:",
 }
 
@@ -96,13 +102,6 @@ def _agent_dir(value: Any) -> str:
     return path
 
 
-def _block_size(value: Any) -> int:
-    size = units.parse_size(text(value))
-    if size % 512 or not 512 <= size <= 64 * units.MIB:
-        raise ValueError(f"{value!r} is no multiple of 512 bytes from 512 to 64m")
-    return size
-
-
 def _named(pattern: re.Pattern[str], what: str) -> BeforeValidator:
     def check(value: Any) -> str:
         name = text(value)
@@ -133,7 +132,7 @@ Text = Annotated[str, BeforeValidator(text)]
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Size = Annotated[int, _parsed(units.parse_size), WithJsonSchema(_SIZE_SCHEMA)]
-BlockSize = Annotated[int, BeforeValidator(_block_size), WithJsonSchema(_SIZE_SCHEMA)]
+BlockSize = Annotated[int, _parsed(words.block_size), WithJsonSchema(_SIZE_SCHEMA)]
 Duration = Annotated[float, _parsed(units.parse_duration), WithJsonSchema(_DURATION_SCHEMA)]
 Rate = Annotated[
     int, _parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
@@ -143,6 +142,23 @@ Program = Annotated[str, BeforeValidator(_program)]
 AgentDir = Annotated[str, BeforeValidator(_agent_dir)]
 WorkloadName = Annotated[str, _named(_WORKLOAD_NAME, "workload")]
 TargetName = Annotated[str, _named(_TARGET_NAME, "target")]
+Split = Annotated[
+    tuple[words.Split, words.Split], _parsed(words.bssplit), WithJsonSchema({"type": "string", "pattern": r"^[0-9].*/"})
+]
+Distribution = Annotated[
+    str, _parsed(words.random_distribution), WithJsonSchema({"type": "string", "pattern": words.DISTRIBUTION_PATTERN})
+]
+Cpus = Annotated[
+    str,
+    _parsed(words.cpus_allowed),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": words.CPUS_PATTERN}]}),
+]
+Thinktime = Annotated[
+    int,
+    _parsed(words.thinktime_us),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+\s*[a-z]*$"}]}),
+]
+Find = Annotated[str, _parsed(words.find), WithJsonSchema({"type": "string", "pattern": words.FIND_PATTERN})]
 Many = Annotated[list[T], BeforeValidator(_as_list), Field(min_length=1), _Many]
 Label = Annotated[str, BeforeValidator(text), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 Labels = dict[str, Label]
@@ -271,7 +287,27 @@ class WorkloadSettings(Strict):
     direct: Many[Boolean] | None = None
     fsync: Many[Annotated[Whole, Field(ge=0, le=1_000_000)]] | None = None
     randseed: Many[Annotated[Whole, Field(ge=0, le=2**63 - 1)]] | None = None
-    setup: Many[Literal["auto", "sqpoll", "defer", "coop", "plain"]] | None = None
+    fdatasync: Many[Annotated[Whole, Field(ge=0, le=1_000_000)]] | None = None
+    sync: Many[Boolean] | None = Field(default=None, description="O_SYNC: each write is on the medium when it ends")
+    end_fsync: Many[Boolean] | None = None
+    bssplit: Many[Split] | None = Field(default=None, description="sizes and percents: 4k/50:64k/50, writes behind a comma")
+    offset: Many[Size] | None = Field(default=None, description="where in each file the I/O begins")
+    rate: Many[Rate] | None = Field(default=None, description="per job, reads and writes together")
+    arrival: Many[Literal["closed", "constant", "poisson"]] | None = Field(
+        default=None, description="constant or poisson: an open loop with rate_iops"
+    )
+    random_distribution: Many[Distribution] | None = None
+    buffer_compress_percentage: Many[Annotated[Whole, Field(ge=0, le=100)]] | None = None
+    dedupe_percentage: Many[Annotated[Whole, Field(ge=0, le=100)]] | None = None
+    verify: Many[Literal["crc32c"]] | None = None
+    thinktime: Many[Thinktime] | None = Field(default=None, description="a bare number is microseconds, as in fio")
+    thinktime_blocks: Many[Annotated[Whole, Field(ge=1, le=1_000_000)]] | None = None
+    cpus_allowed: Many[Cpus] | None = Field(default=None, description="each job is pinned to the next of them in turn")
+    iopoll: Many[Boolean] | None = None
+    numa: Many[Annotated[Whole, Field(ge=0, le=1023)]] | None = Field(default=None, description="node of threads and buffers")
+    huge_pages: Many[Boolean] | None = None
+    find: Many[Find] | None = Field(default=None, description="searched for instead of measured: iops_at 'p99<2ms'")
+    setup: Many[Literal["auto", "sqpoll", "defer", "coop", "plain", "psync"]] | None = None
     refill: Many[Literal["each", "batch"]] | None = None
     buffers: Many[Literal["auto", "registered", "plain"]] | None = None
     interval_ms: Many[Annotated[Whole, Field(ge=10, le=60_000)]] | None = None
@@ -286,7 +322,7 @@ class WorkloadSettings(Strict):
 class BaselineSettings(Strict):
     """Which fio engines run besides calyx."""
 
-    engines: Many[Literal["fio-io_uring", "fio-libaio"]]
+    engines: Many[Literal["fio-io_uring", "fio-libaio", "fio-psync"]]
     when_missing: Literal["refuse", "skip"] = "refuse"
 
 
@@ -322,7 +358,7 @@ class _OrEngines:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
-        engine = {"enum": ["fio-io_uring", "fio-libaio"], "type": "string"}
+        engine = {"enum": ["fio-io_uring", "fio-libaio", "fio-psync"], "type": "string"}
         return {"anyOf": [handler(core), engine, {"type": "array", "items": engine, "minItems": 1}]}
 
 
@@ -377,6 +413,7 @@ class InventoryDocument(Strict):
     stagger: Duration = Field(default=1.0, gt=0, le=3600, description="time from guest to guest for load: staggered")
     lost_time_probe: Duration = Field(default=1.0, le=60, description="length of the spin before each round; 0: none")
     seed: Whole | None = Field(default=None, ge=0, le=2**63 - 1)
+    allow_psync: Boolean = Field(default=False, description="a workload may have setup: psync, without io_uring")
 
 
 class PresetDocument(Strict):

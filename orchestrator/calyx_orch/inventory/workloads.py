@@ -6,19 +6,20 @@ A generated name is the given name (else `rw-bs`) and a suffix for each paramete
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from calyx_orch import documents, units
 from calyx_orch.documents import Document, Path
 from calyx_orch.errors import Problem
+from calyx_orch.inventory import sense
 from calyx_orch.inventory.schema import WORKLOAD_REFUSALS, PresetDocument, WorkloadSettings
+from calyx_orch.inventory.words import Split
 from calyx_orch.model import Rw, Workload
 
 DEFAULT_PRESET = "four-corners"
 WORKLOADS_MAX = 1000
-BUFFER_BYTES_MAX = units.GIB  # of each job: the kernel registers no more in one piece
-INTERVALS_MAX = 1_000_000  # as the engine has it
 
 # The inventory's (fio's) word -> the field of model.Workload, and the suffix of a value in a generated name.
 _PARAMETERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
@@ -34,11 +35,34 @@ _PARAMETERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "direct": ("direct", lambda value: "direct" if value else "buffered"),
     "fsync": ("fsync", lambda value: f"fsync{value}"),
     "randseed": ("seed", lambda value: f"seed{value}"),
+    "bssplit": ("bssplit", lambda value: _split_name(value)),
+    "offset": ("offset_bytes", lambda value: f"at{units.format_size_short(value)}"),
+    "rate": ("rate_bytes_per_s", lambda value: f"rate{units.format_size_short(value)}"),
+    "arrival": ("arrival", str),
+    "random_distribution": ("random_distribution", lambda value: value.replace(":", "-").replace("/", "-")),
+    "fdatasync": ("fdatasync", lambda value: f"fdatasync{value}"),
+    "sync": ("sync", lambda value: "sync" if value else "nosync"),
+    "end_fsync": ("end_fsync", lambda value: "end_fsync" if value else "noend_fsync"),
+    "buffer_compress_percentage": ("buffer_compress_percentage", lambda value: f"compress{value}"),
+    "dedupe_percentage": ("dedupe_percentage", lambda value: f"dedupe{value}"),
+    "verify": ("verify", lambda value: f"verify-{value}"),
+    "thinktime": ("thinktime_us", lambda value: f"think{value}us"),
+    "thinktime_blocks": ("thinktime_blocks", lambda value: f"after{value}"),
+    "cpus_allowed": ("cpus_allowed", lambda value: "cpus" + value.replace(",", "+")),
+    "iopoll": ("iopoll", lambda value: "iopoll" if value else "nopoll"),
+    "numa": ("numa", lambda value: f"node{value}"),
+    "huge_pages": ("huge_pages", lambda value: "huge" if value else "nohuge"),
+    "find": ("find", lambda value: re.sub(r"[^\w.]+", "-", value)),
     "setup": ("setup", lambda value: f"setup-{value}"),
     "refill": ("refill", lambda value: f"refill-{value}"),
     "buffers": ("buffers", lambda value: f"buffers-{value}"),
     "interval_ms": ("interval_ms", lambda value: f"interval{value}"),
 }
+
+
+def _split_name(value: tuple[Split, Split]) -> str:
+    sides = ["-".join(f"{units.format_size_short(size)}.{percent}" for size, percent in side) for side in value if side]
+    return "split" + "+".join(sides)
 
 
 class Expansion:
@@ -113,10 +137,15 @@ class Expansion:
     def _add_one(self, chosen: Mapping[str, Any], varied: list[str], settings: WorkloadSettings, path: Path) -> None:
         fields: dict[str, Any] = {_PARAMETERS[key][0]: value for key, value in chosen.items()}
         fields["rw"] = Rw(fields["rw"])
+        if "bssplit" in fields:
+            fields["bssplit"], fields["bssplit_write"] = fields["bssplit"]
+            fields["bs_bytes"] = max(size for side in chosen["bssplit"] for size, _ in side)
         base, suffixed = settings.name, varied
         if base is None:
-            base = f"{chosen['rw']}-{units.format_size_short(fields.get('bs_bytes', 4096))}"
-            suffixed = [key for key in varied if key not in ("rw", "bs")]
+            split = chosen.get("bssplit")
+            size = units.format_size_short(fields.get("bs_bytes", 4096)) if split is None else _split_name(split)
+            base = f"{chosen['rw']}-{size}"
+            suffixed = [key for key in varied if key not in ("rw", "bs", "bssplit")]
         name = "-".join([base, *(_PARAMETERS[key][1](chosen[key]) for key in suffixed)])
         workload = Workload(name=name, targets=tuple(settings.targets or ()), **fields)
         line = self._line(path)
@@ -129,41 +158,21 @@ class Expansion:
             self._found.append(workload)
 
     def _is_sensible(self, settings: WorkloadSettings, path: Path) -> bool:
-        patterns = [Rw(value) for value in settings.rw or ()]
+        """Whether the keys go together; every one that has no meaning beside the others is told."""
         before = len(self._document.problems)
-        if "rwmixread" in settings.model_fields_set and not any(one in (Rw.RW, Rw.RANDRW) for one in patterns):
-            self._problem((*path, "rwmixread"), "'rwmixread' has no meaning unless rw is rw or randrw")
-        if any(settings.fsync or ()) and not any(one.writes for one in patterns):
-            self._problem((*path, "fsync"), "'fsync' has no meaning for a workload that only reads")
+        for key, message in sense.of_keys(settings):
+            self._problem((*path, key), message)
         for key, values in ((key, getattr(settings, key)) for key in _PARAMETERS):
             if values is not None and len(set(values)) < len(values):
                 self._problem((*path, key), f"'{key}' names a value twice")
         return len(self._document.problems) == before
 
     def _bounds_hold(self, workload: Workload, path: Path) -> bool:
-        least = workload.bs_bytes * workload.iodepth
-        if workload.size_bytes < least:
-            self._problem(
-                (*path, "size"),
-                f"'{workload.name}': size {units.format_bytes(workload.size_bytes)} is less than bs x iodepth = "
-                f"{units.format_bytes(least)}: every I/O in flight needs a place of its own",
-            )
-        elif least > BUFFER_BYTES_MAX:
-            self._problem(
-                (*path, "iodepth"),
-                f"'{workload.name}': bs x iodepth = {units.format_bytes(least)} of buffers a job: more than "
-                f"{units.format_bytes(BUFFER_BYTES_MAX)}",
-            )
-        elif workload.runtime_s * 1000 / workload.interval_ms >= INTERVALS_MAX:
-            self._problem(
-                (*path, "runtime"),
-                f"'{workload.name}': its runtime holds {INTERVALS_MAX} intervals or more: choose a longer interval_ms",
-            )
-        elif workload.interval_ms > workload.runtime_s * 1000:
-            self._problem((*path, "interval_ms"), f"'{workload.name}': interval_ms is longer than its runtime")
-        else:
-            return True
-        return False
+        """Whether one expanded workload can be run at all."""
+        for key, message in sense.of_workload(workload):
+            self._problem((*path, key), f"'{workload.name}': {message}")
+            return False
+        return True
 
     def _line(self, path: Path) -> int:
         node = self._document.find(path)

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calyx_orch import units
-from calyx_orch.model import Growth, Guest, LoadMode, Place, Plan, Round, Workload
+from calyx_orch.model import Growth, Guest, LoadMode, Place, Plan, Round, SearchPlan, Workload
 
 UNDECLARED_FREE_BYTES = 64 * units.GIB
 LAYOUT_BYTES_PER_S = 500_000_000
 SETTLE_GUESS_S = 5.0
+SEARCH_ROUNDS_GUESS = 10
 ROUND_OVERHEAD_S = 1.5  # clocks before and after, arming, collecting
 
 
@@ -37,7 +38,9 @@ class PlanRow:
 
 
 def rated_bytes_per_s(workload: Workload) -> int | None:
-    """What `rate_iops` lets one guest do; None without it."""
+    """What `rate_iops` or `rate` lets one guest do; None without either."""
+    if workload.rate_bytes_per_s is not None:
+        return workload.rate_bytes_per_s * workload.numjobs
     return None if workload.rate_iops is None else workload.rate_iops * workload.numjobs * workload.bs_bytes
 
 
@@ -69,13 +72,20 @@ def describe(plan: Plan) -> tuple[PlanRow, ...]:
     for guest, new_bytes in _laid_bytes(plan).items():
         laid.update(dict.fromkeys(places[guest], new_bytes))
     sums: dict[tuple[str, str], _Sum] = {}
-    for one in plan.rounds:
+    for one in (*plan.rounds, *_probes(plan)):
         counts = Counter(place for guest in one.guests for place in places[guest])
         _add_round(plan, one, counts, sums)
     order = ("total", "storage", "vm_host", "guest")
     known = dict.fromkeys(place for guest in plan.inventory.guests for place in places[guest.name] if place in sums)
     chosen = sorted(known, key=lambda place: order.index(place[0]))
     return tuple(_row(plan, place, sums[place], laid[place], growth.get(place)) for place in chosen)
+
+
+def _probes(plan: Plan) -> Iterable[Round]:
+    """The rounds that each search is likely to need."""
+    for search in plan.searches:
+        probe = Round(0, 0, search.workload, search.target, "calyx", search.load, search.guests, 0)
+        yield from (probe,) * SEARCH_ROUNDS_GUESS
 
 
 def _places_of(guest: Guest) -> tuple[tuple[str, str], ...]:
@@ -136,7 +146,7 @@ def _estimated_s(plan: Plan) -> float:
     for guest in plan.inventory.guests:
         domains[guest.domain] = domains.get(guest.domain, 0) + laid.get(guest.name, 0)
     layout_s = max(domains.values(), default=0) / LAYOUT_BYTES_PER_S
-    return layout_s + sum(_round_s(plan, one) for one in plan.rounds)
+    return layout_s + sum(_round_s(plan, one) for one in (*plan.rounds, *_probes(plan)))
 
 
 def _round_s(plan: Plan, one: Round) -> float:

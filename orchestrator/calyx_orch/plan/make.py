@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 
 from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, Workload
-from calyx_orch.plan import cost
+from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Workload
+from calyx_orch.plan import cost, equals
 from calyx_orch.plan.order import engine_orders, guest_sets
 
 CALYX = "calyx"
@@ -55,6 +55,7 @@ def make(
     cells = tuple(_cells(narrowed))
     if not cells:
         raise UsageError("nothing to run: none of the chosen guests has a target of the chosen workloads")
+    compared, notes = equals.engines_of(chosen, inventory.baselines)
     engines = (CALYX, *inventory.baselines.engines)
     turns = blocks * (2 if len(engines) == 2 else 1) * len(engines)
     if turns * len(cells) > ROUNDS_MAX:
@@ -63,8 +64,10 @@ def make(
         )
     layouts = _layouts(guests, chosen)
     cells = _within_impact(narrowed, cells, layouts, rounds_each=turns)
-    rounds = tuple(_rounds(cells, engines, blocks, seed))
-    return cost.priced(Plan(narrowed, seed, layouts, rounds, (), 0.0))
+    measured = [cell for cell in cells if cell.workload.find is None]
+    rounds = tuple(_rounds(measured, compared, blocks, seed))
+    searches = tuple(_searches([cell for cell in cells if cell.workload.find is not None]))
+    return cost.priced(Plan(narrowed, seed, layouts, rounds, (), 0.0, notes=notes, searches=searches))
 
 
 def without(plan: Plan, missing: Mapping[str, frozenset[str]]) -> Plan:
@@ -143,14 +146,37 @@ def _layouts(guests: Sequence[Guest], workloads: Sequence[Workload]) -> tuple[La
         for target in guest.targets:
             users = [one for one in workloads if not one.targets or target.name in one.targets]
             if users:
-                files, size = max(one.numjobs for one in users), max(one.size_bytes for one in users)
-                layouts.append(Layout(guest.name, target.name, target.path, files, size, target.allow_ram))
+                files, size = max(one.numjobs for one in users), max(one.file_bytes for one in users)
+                verify = _verified(target.name, users)
+                layouts.append(Layout(guest.name, target.name, target.path, files, size, target.allow_ram, verify))
     return tuple(layouts)
 
 
-def _rounds(cells: Sequence[_Cell], engines: Sequence[str], blocks: int, seed: int) -> Iterator[Round]:
+def _verified(target: str, users: Sequence[Workload]) -> str | None:
+    """How the blocks of a target are checked; None: not at all. Who writes other blocks there would make the check fail."""
+    checking = [one for one in users if one.verify]
+    if not checking:
+        return None
+    others = [one.name for one in users if not one.verify and one.rw.writes]
+    others += [one.name for one in checking if one.block_sizes != checking[0].block_sizes]
+    if others:
+        raise UsageError(
+            f"workload '{checking[0].name}' checks what it reads on target '{target}', where '{others[0]}' writes blocks of another "
+            "kind: give each a target of its own (targets:), run one of them (--workload), or verify both in one bs"
+        )
+    return checking[0].verify
+
+
+def _searches(cells: Sequence[_Cell]) -> Iterator[SearchPlan]:
+    for index, cell in enumerate(cells):
+        yield SearchPlan(index, cell.workload, cell.target, cell.load, tuple(guest.name for guest in cell.guests))
+
+
+def _rounds(
+    cells: Sequence[_Cell], engines: Mapping[str, Sequence[str]], blocks: int, seed: int
+) -> Iterator[Round]:
     rng = random.Random(seed)
-    orders = [engine_orders(engines, blocks, rng) for _ in cells]
+    orders = [engine_orders(engines[cell.workload.name], blocks, rng) for cell in cells]
     index = 0
     for block in range(blocks):
         for cell, order in zip(cells, orders, strict=True):
@@ -192,6 +218,8 @@ def _within_impact(
 
 def _limited(cell: _Cell, bytes_per_s: float, why: str) -> _Cell:
     workload = cell.workload
+    if workload.rate_bytes_per_s is not None:
+        return _limited_bytes(cell, int(bytes_per_s // workload.numjobs))
     rate_iops = int(bytes_per_s // (workload.bs_bytes * workload.numjobs))
     if rate_iops < 1:
         raise UsageError(
@@ -202,6 +230,14 @@ def _limited(cell: _Cell, bytes_per_s: float, why: str) -> _Cell:
     if workload.rate_iops is not None and workload.rate_iops <= rate_iops:
         return cell
     return replace(cell, workload=replace(workload, rate_iops=rate_iops), rate_limited=True)
+
+
+def _limited_bytes(cell: _Cell, bytes_per_s: int) -> _Cell:
+    """As `_limited`, where the workload has a rate in bytes of its own."""
+    workload = cell.workload
+    if workload.rate_bytes_per_s is None or workload.rate_bytes_per_s <= bytes_per_s:
+        return cell
+    return replace(cell, workload=replace(workload, rate_bytes_per_s=max(bytes_per_s, 1)), rate_limited=True)
 
 
 def _written_rate(
@@ -220,6 +256,12 @@ def _written_rate(
                 f"{units.format_bytes(laid)}: raise it, or lower size or numjobs"
             )
         writing = [cell.workload for cell in cells if guest in cell.guests and cell.workload.rw.writes]
+        searching = [one.name for one in writing if one.find is not None]
+        if searching:
+            raise UsageError(
+                f"impact.max_bytes_written cannot hold for workload '{searching[0]}', whose rate is searched for: leave out find there, "
+                "or bound it by impact.max_rate"
+            )
         if writing:
             rates.append(_fair_rate(guest.name, writing, most - laid, rounds_each))
     return min(rates) if rates else None
