@@ -31,6 +31,15 @@ enum calyx_setup {
 };
 enum calyx_refill { CALYX_REFILL_EACH, CALYX_REFILL_BATCH };
 enum calyx_buffers { CALYX_BUFFERS_AUTO, CALYX_BUFFERS_REGISTERED, CALYX_BUFFERS_PLAIN };
+enum calyx_arrival { CALYX_ARRIVAL_CLOSED, CALYX_ARRIVAL_CONSTANT, CALYX_ARRIVAL_POISSON };
+enum calyx_random {
+	CALYX_RANDOM_UNIFORM,
+	CALYX_RANDOM_ZIPF,
+	CALYX_RANDOM_PARETO,
+	CALYX_RANDOM_NORMAL,
+	CALYX_RANDOM_ZONED
+};
+enum calyx_bad { CALYX_BAD_CRC, CALYX_BAD_OFFSET, CALYX_BAD_GENERATION };
 enum calyx_direction { CALYX_DIR_READ, CALYX_DIR_WRITE, CALYX_DIR_SYNC, CALYX_DIRECTIONS };
 
 #define CALYX_JOBS_MAX 256
@@ -39,6 +48,26 @@ enum calyx_direction { CALYX_DIR_READ, CALYX_DIR_WRITE, CALYX_DIR_SYNC, CALYX_DI
 #define CALYX_ERRORS_MAX 32
 #define CALYX_HUNG_MAX 4
 #define CALYX_HUNG_NS 1000000000ull /* an I/O older than this is reported while it hangs */
+#define CALYX_SPLIT_MAX 16
+#define CALYX_ZONES_MAX 16
+#define CALYX_BAD_MAX 16
+#define CALYX_CPU_WORDS 64 /* 4096 CPUs */
+
+/* bssplit: blocks of these sizes, by percent of the I/Os; count 0: all have the size bs. */
+struct calyx_bssplit {
+	uint32_t count;
+	uint64_t bs[CALYX_SPLIT_MAX];
+	uint32_t percent[CALYX_SPLIT_MAX];
+};
+
+/* random_distribution: `parameter` is zipf's theta, pareto's h, or the deviation of normal in percent. Zones follow
+ * each other from the start of the file, percent of the accesses and of the blocks. */
+struct calyx_distribution {
+	enum calyx_random kind;
+	double parameter;
+	uint32_t zones_count;
+	uint32_t access[CALYX_ZONES_MAX], share[CALYX_ZONES_MAX];
+};
 
 struct calyx_job {
 	const char *const *paths; /* one a thread */
@@ -59,6 +88,20 @@ struct calyx_job {
 	bool iopoll, huge, numa; /* completions are polled for; huge pages if there are any; memory of numa_node */
 	uint32_t numa_node;
 	bool nop; /* no file is touched: each I/O is an IORING_OP_NOP (calyx_floor_measure) */
+
+	/* The rest of fio's words; 0 is fio's default. */
+	struct calyx_bssplit bssplit, bssplit_write; /* reads and, unless it has its own, writes; bs: the largest */
+	uint64_t offset;			     /* I/O stays in [offset, offset + size) of each file */
+	uint64_t rate;				     /* bytes per second and thread, 0 none */
+	enum calyx_arrival arrival;		     /* other than closed: by rate_iops */
+	struct calyx_distribution distribution;
+	uint32_t fdatasync; /* after each N writes, 0 never */
+	bool sync, end_fsync;
+	uint32_t compress_percentage, dedupe_percentage;
+	bool verify; /* crc32c in each 4 KiB */
+	uint64_t thinktime_ns;
+	uint32_t thinktime_blocks;		/* 0: 1 */
+	uint64_t cpus_allowed[CALYX_CPU_WORDS]; /* bit by CPU, a thread each in turn; none: as the process may */
 };
 
 /* What took effect; equal for all threads of a crew, or the crew is refused. */
@@ -71,6 +114,8 @@ struct calyx_setup_taken {
 	enum calyx_refill refill;
 	uint64_t buffer_bytes;
 	uint32_t sq_entries, cq_entries;
+	uint32_t cpus_count; /* 0: threads are not pinned; else one a thread */
+	uint16_t cpus[CALYX_JOBS_MAX];
 	char why[CALYX_REASON_MAX]; /* why less than asked took effect; else empty */
 };
 
@@ -93,13 +138,30 @@ struct calyx_interval {
 
 struct calyx_direction_result {
 	uint64_t ios, bytes, errors, short_ios;
+	uint64_t late; /* open loop: began more than 1 ms after their intended start */
 	struct calyx_histogram latency;
+};
+
+/* A block of 4 KiB that read back wrong: its checksum, the place it was written for, or older than what was written. */
+struct calyx_bad_block {
+	uint32_t thread;
+	enum calyx_bad why;
+	uint64_t offset;
+};
+
+struct calyx_verified {
+	uint64_t checked, bad; /* blocks of 4 KiB */
+	struct calyx_bad_block first_bad[CALYX_BAD_MAX];
+	uint32_t first_bad_count;
 };
 
 struct calyx_result {
 	uint64_t started_ns; /* first published I/O of any thread; 0 when there was none */
 	uint64_t window_start_ns, window_end_ns, ended_ns;
 	struct calyx_direction_result directions[CALYX_DIRECTIONS];
+	const struct calyx_histogram
+		*latency_intended; /* open loop: of reads and writes, from the intended start; or NULL */
+	struct calyx_verified verified;
 	const struct calyx_interval *intervals;
 	uint32_t intervals_count;
 	uint64_t interval_ns;
@@ -129,6 +191,12 @@ struct calyx_progress {
 
 struct calyx_crew;
 
+/* fio's words (words.c): 4096/50:65536/50, zipf:1.2, zoned:60/10:40/90, 0,2-3. 0, or -EINVAL with a sentence in reason.
+ */
+int calyx_parse_bssplit(const char *text, struct calyx_bssplit *split, char *reason);
+int calyx_parse_distribution(const char *text, struct calyx_distribution *distribution, char *reason);
+int calyx_parse_cpus(const char *text, uint64_t cpus[CALYX_CPU_WORDS], char *reason);
+
 /* Is this job sensible? 0, or -EINVAL with a sentence in reason (CALYX_REASON_MAX bytes). */
 int calyx_job_check(const struct calyx_job *job, char *reason);
 
@@ -156,6 +224,10 @@ struct calyx_layout {
 int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
 			bool (*progress)(void *context, uint64_t written_bytes), void *context,
 			struct calyx_layout *layout, char *reason);
+/* The same with blocks that verify=crc32c can check. */
+int calyx_target_layout_verified(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
+				 bool (*progress)(void *context, uint64_t written_bytes), void *context,
+				 struct calyx_layout *layout, char *reason);
 int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout);
 
 /* Which set-ups does this kernel accept? Bits 1u << enum calyx_setup; features as IORING_FEAT_*. 0 or -errno of
