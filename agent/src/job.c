@@ -19,7 +19,7 @@
 
 /* Names in the order of their enumerations. */
 static const char *const rw_names[] = {"read", "write", "randread", "randwrite", "rw", "randrw", NULL};
-static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain", NULL};
+static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain", "psync", NULL};
 static const char *const refill_names[] = {"each", "batch", NULL};
 static const char *const buffers_names[] = {"auto", "registered", "plain", NULL};
 static const char *const files_names[] = {"registered", "plain", NULL};

@@ -4,13 +4,15 @@
 #include "crew.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "reason.h"
 
-static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain"};
+static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain", "psync"};
 
 static int list_allowed_cpus(struct calyx_crew *crew, int *cpus, int capacity)
 {
@@ -72,23 +74,48 @@ static int refuse_io_uring(int error, const char *name, char *reason)
 	return calyx_refuse(reason, error, "io_uring_setup (%s): %s", name, calyx_error_text(error).text);
 }
 
+/* Huge pages for all threads or for none. */
+static void choose_pages(struct calyx_crew *crew)
+{
+	uint64_t page_bytes, free_pages, wanted;
+	uint32_t turns;
+
+	if (!crew->job.huge)
+		return;
+	calyx_huge_pages(&page_bytes, &free_pages);
+	wanted = page_bytes ? (calyx_pool_bytes(&crew->job, &turns) + page_bytes - 1) / page_bytes : 0;
+	wanted *= crew->job.paths_count;
+	if (page_bytes && wanted <= free_pages)
+		crew->huge_page_bytes = page_bytes;
+	else
+		calyx_reason_add(crew->why,
+				 "ordinary pages: %" PRIu64 " huge pages of %" PRIu64 " bytes are needed, %" PRIu64
+				 " are free",
+				 wanted, page_bytes, free_pages);
+}
+
 int calyx_choose_setup(struct calyx_crew *crew, char *reason)
 {
 	static const enum calyx_setup ladder[] = {CALYX_SETUP_DEFER, CALYX_SETUP_COOP, CALYX_SETUP_PLAIN};
 	enum calyx_setup wanted = crew->job.setup;
-	uint32_t entries = crew->ring_entries;
+	uint32_t entries = crew->ring_entries, always = crew->job.iopoll ? IORING_SETUP_IOPOLL : 0;
 	int error = -EINVAL;
 
+	choose_pages(crew);
+	if (wanted == CALYX_SETUP_PSYNC) {
+		crew->took = wanted;
+		return 0;
+	}
 	if (wanted == CALYX_SETUP_SQPOLL && (error = place_pollers(crew, reason)))
 		return error;
 	if (wanted != CALYX_SETUP_AUTO) {
 		crew->took = wanted;
-		error = calyx_ring_choose(wanted, entries, crew->workers[0].poller_cpu, &crew->ring_flags);
+		error = calyx_ring_choose(wanted, entries, crew->workers[0].poller_cpu, always, &crew->ring_flags);
 		return error ? refuse_io_uring(error, setup_names[wanted], reason) : 0;
 	}
 	for (size_t i = 0; i < sizeof(ladder) / sizeof(ladder[0]); i++) {
 		crew->took = ladder[i];
-		error = calyx_ring_choose(ladder[i], entries, -1, &crew->ring_flags);
+		error = calyx_ring_choose(ladder[i], entries, -1, always, &crew->ring_flags);
 		if (!error)
 			return 0;
 		if (error != -EINVAL)

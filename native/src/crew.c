@@ -258,6 +258,7 @@ int calyx_crew_open(const struct calyx_job *job, struct calyx_crew **out, char *
 	    (error = first_open_error(crew, reason)) || (error = settle_buffers(crew, reason)) ||
 	    (error = settle_setup(crew, reason)))
 		goto failed;
+	calyx_clock_measure(&crew->result.clock);
 	command_crew(crew, CALYX_READY);
 	*out = crew;
 	return 0;
@@ -297,6 +298,42 @@ static bool is_overdue(const struct calyx_crew *crew, uint64_t now_ns)
 	return start_ns && now_ns > start_ns + crew->job.deadline_ns + DEADLINE_GRACE_NS;
 }
 
+/* Puts one I/O among the oldest that are named, oldest first. */
+static void note_hung(struct calyx_progress *progress, const struct calyx_hung *hung)
+{
+	uint32_t at = progress->hung_count < CALYX_HUNG_MAX ? progress->hung_count : CALYX_HUNG_MAX;
+
+	progress->hung_count++;
+	while (at > 0 && progress->hung[at - 1].age_ns < hung->age_ns) {
+		if (at < CALYX_HUNG_MAX)
+			progress->hung[at] = progress->hung[at - 1];
+		at--;
+	}
+	if (at < CALYX_HUNG_MAX)
+		progress->hung[at] = *hung;
+}
+
+/* Another thread's slot is read without a lock: the publication of a hanging I/O is long past, so what it is stands
+ * still, and if it ended in between, the second look at its time tells. Checked by that, not by the memory model. */
+__attribute__((no_sanitize("thread"))) static void find_hung(const struct calyx_crew *crew, uint64_t now_ns,
+							     struct calyx_progress *progress)
+{
+	for (uint32_t i = 0; i < crew->spawned; i++) {
+		for (uint32_t j = 0; j < crew->job.iodepth; j++) {
+			const struct calyx_slot *slot = &crew->workers[i].slots[j];
+			uint64_t published_ns = atomic_load_explicit(&slot->published_ns, memory_order_acquire);
+			struct calyx_hung hung = {.offset = slot->offset, .direction = slot->direction, .job = i};
+
+			atomic_thread_fence(memory_order_acquire);
+			if (!published_ns || published_ns + CALYX_HUNG_NS > now_ns ||
+			    atomic_load_explicit(&slot->published_ns, memory_order_relaxed) != published_ns)
+				continue;
+			hung.age_ns = now_ns - published_ns;
+			note_hung(progress, &hung);
+		}
+	}
+}
+
 void calyx_crew_progress(const struct calyx_crew *crew, struct calyx_progress *progress)
 {
 	uint64_t now_ns = calyx_now_ns(), oldest_ns = now_ns, started_ns;
@@ -318,6 +355,8 @@ void calyx_crew_progress(const struct calyx_crew *crew, struct calyx_progress *p
 		}
 	}
 	sum.oldest_ns = now_ns - oldest_ns;
+	if (sum.oldest_ns > CALYX_HUNG_NS)
+		find_hung(crew, now_ns, &sum);
 	sum.done = atomic_load(&crew->finished) == crew->spawned || is_overdue(crew, now_ns);
 	*progress = sum;
 }

@@ -57,6 +57,7 @@ struct calyx_worker {
 	uint32_t *free_slots, free_count;
 	uint32_t *resume_slots, resume_count; /* the rest of short I/O, and retries */
 	uint32_t in_flight;		      /* published and not yet completed */
+	uint8_t opcodes[CALYX_DIRECTIONS];
 	int fd;
 	uint64_t data_tag, data_counter;
 	struct calyx_offsets offsets;
@@ -90,7 +91,7 @@ struct calyx_worker {
 	int open_error, buffers_error;
 	char open_reason[CALYX_REASON_MAX];
 	unsigned char *pool;
-	size_t pool_bytes;
+	size_t pool_bytes, pool_map_bytes; /* used, and mapped: whole huge pages */
 	uint32_t turns; /* variants of data per slot */
 	struct calyx_setup_taken taken;
 };
@@ -100,6 +101,7 @@ struct calyx_crew {
 	char **paths;
 	uint32_t ring_flags, ring_entries;
 	enum calyx_setup took;
+	uint64_t huge_page_bytes; /* 0: ordinary pages */
 	char why[CALYX_REASON_MAX];
 	struct calyx_setup_taken setup;
 	uint64_t allowed_cpus[CALYX_CPU_WORDS];

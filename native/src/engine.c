@@ -19,6 +19,7 @@
 
 #define TICK_NS 100000000ull	 /* how late a stop or a deadline may be seen */
 #define SPIN_POLLER_NS 100000ull /* SQPOLL: then sleep, which gives the poller the CPU */
+#define POLL_PAUSE_NS 20000ull	 /* SQPOLL with iopoll: the poller polls, this only looks */
 #define DRAIN_AFTER_STOP_NS 5000000000ull
 #define DRAIN_AFTER_CANCEL_NS 500000000ull
 #define STUCK_MAX_NS 2000000000ull /* the kernel takes no submission, with nothing in flight */
@@ -44,14 +45,9 @@ static void fill_sqe(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t 
 	} else {
 		sqe->fd = w->fd;
 	}
-	if (slot->direction == CALYX_DIR_SYNC) {
-		sqe->opcode = IORING_OP_FSYNC;
+	sqe->opcode = w->opcodes[slot->direction];
+	if (slot->direction == CALYX_DIR_SYNC)
 		return;
-	}
-	if (slot->direction == CALYX_DIR_READ)
-		sqe->opcode = w->taken.fixed_buffers ? IORING_OP_READ_FIXED : IORING_OP_READ;
-	else
-		sqe->opcode = w->taken.fixed_buffers ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE;
 	sqe->off = slot->offset + slot->done;
 	sqe->addr = (uint64_t)(uintptr_t)(slot->buffer + slot->done);
 	sqe->len = (uint32_t)w->crew->job.bs - slot->done;
@@ -224,6 +220,26 @@ static void wait_for_poller(struct calyx_worker *w)
 	note_submission(w, calyx_ring_enter(&w->ring, false, 1, flags));
 }
 
+/* A polled ring knows no timers and never sleeps: with I/O in flight the kernel looks for its completion until it finds
+ * one or another thread wants the CPU; without, this sleeps until the next I/O is due. */
+static void wait_polling(struct calyx_worker *w)
+{
+	uint64_t due_ns;
+
+	submit(w);
+	if (calyx_ring_has_completions(&w->ring))
+		return;
+	if (w->ring.sqpoll) {
+		pause_ns(POLL_PAUSE_NS);
+	} else if (w->in_flight > 0) {
+		note_submission(w, calyx_ring_enter(&w->ring, true, 1, IORING_ENTER_GETEVENTS));
+	} else {
+		due_ns = calyx_pace_due_ns(&w->pace);
+		if (due_ns > w->now_ns)
+			pause_ns(due_ns - w->now_ns < TICK_NS ? due_ns - w->now_ns : TICK_NS);
+	}
+}
+
 /* The kernel said EAGAIN: with I/O in flight a completion will help, without it only time can, and not for ever. */
 static void wait_while_stuck(struct calyx_worker *w)
 {
@@ -241,6 +257,10 @@ static void wait(struct calyx_worker *w)
 {
 	if (w->stuck_since_ns || (w->failure[0] && calyx_ring_pending(&w->ring))) {
 		wait_while_stuck(w);
+		return;
+	}
+	if (w->crew->job.iopoll) {
+		wait_polling(w);
 		return;
 	}
 	arm_timers(w);
@@ -277,6 +297,8 @@ static void cancel_all(struct calyx_worker *w)
 {
 	w->cancelled = true;
 	w->drain_until_ns = w->now_ns + DRAIN_AFTER_CANCEL_NS;
+	if (w->crew->job.iopoll)
+		return; /* a polled ring knows no cancelling */
 	for (uint32_t i = 0; i < w->crew->job.iodepth; i++) {
 		struct io_uring_sqe *sqe;
 
@@ -330,6 +352,15 @@ static void set_times(struct calyx_worker *w, uint64_t start_ns)
 	w->pace.start_ns = start_ns;
 }
 
+static void set_opcodes(struct calyx_worker *w)
+{
+	bool fixed = w->taken.fixed_buffers, nop = w->crew->job.nop;
+
+	w->opcodes[CALYX_DIR_READ] = nop ? IORING_OP_NOP : fixed ? IORING_OP_READ_FIXED : IORING_OP_READ;
+	w->opcodes[CALYX_DIR_WRITE] = nop ? IORING_OP_NOP : fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE;
+	w->opcodes[CALYX_DIR_SYNC] = nop ? IORING_OP_NOP : IORING_OP_FSYNC;
+}
+
 /* The first queue has been prepared before the start line; only its publication is left. */
 static void publish_first(struct calyx_worker *w, uint32_t count)
 {
@@ -350,6 +381,7 @@ void calyx_worker_run(struct calyx_worker *w)
 	uint32_t first = 0;
 
 	set_times(w, start_ns);
+	set_opcodes(w);
 	calyx_pace_init(&w->pace, w->crew->job.rate_iops, start_ns);
 	while (w->free_count > 0 && calyx_pace_is_due(&w->pace, start_ns) && prepare_next(w))
 		first++;

@@ -85,16 +85,34 @@ static int check_times(const struct calyx_job *job, char *reason)
 	return 0;
 }
 
+/* What cannot go together. */
+static int check_setup(const struct calyx_job *job, char *reason)
+{
+	if ((unsigned)job->setup > CALYX_SETUP_PSYNC)
+		return calyx_refuse(reason, -EINVAL, "setup is %d: not one of auto sqpoll defer coop plain psync",
+				    (int)job->setup);
+	if (job->setup == CALYX_SETUP_PSYNC && job->iodepth != 1)
+		return calyx_refuse(reason, -EINVAL,
+				    "setup=psync does one I/O after the other: it needs iodepth=1, not %" PRIu32,
+				    job->iodepth);
+	if (job->setup == CALYX_SETUP_PSYNC && job->iopoll)
+		return calyx_refuse(reason, -EINVAL, "setup=psync cannot poll: iopoll is io_uring's");
+	if (job->setup == CALYX_SETUP_PSYNC && job->buffers == CALYX_BUFFERS_REGISTERED)
+		return calyx_refuse(reason, -EINVAL, "setup=psync has no registered buffers: use buffers=auto or plain");
+	if (job->iopoll && !job->direct)
+		return calyx_refuse(reason, -EINVAL, "iopoll needs direct=1: buffered I/O cannot be polled for");
+	if (job->iopoll && job->fsync)
+		return calyx_refuse(reason, -EINVAL, "iopoll cannot go with fsync: a polled ring has no fsync");
+	return 0;
+}
+
 int calyx_job_check(const struct calyx_job *job, char *reason)
 {
 	int error;
 
 	if ((error = check_paths(job, reason)) || (error = check_pattern(job, reason)) ||
-	    (error = check_times(job, reason)))
+	    (error = check_times(job, reason)) || (error = check_setup(job, reason)))
 		return error;
-	if ((unsigned)job->setup > CALYX_SETUP_PLAIN)
-		return calyx_refuse(reason, -EINVAL, "setup is %d: not one of auto sqpoll defer coop plain",
-				    (int)job->setup);
 	if ((unsigned)job->refill > CALYX_REFILL_BATCH)
 		return calyx_refuse(reason, -EINVAL, "refill is %d: not one of each batch", (int)job->refill);
 	if ((unsigned)job->buffers > CALYX_BUFFERS_PLAIN)

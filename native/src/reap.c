@@ -97,6 +97,8 @@ static int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer)
 		calyx_slot_release(w, index);
 		return 0;
 	}
+	if (answer == 0 && w->crew->job.nop)
+		answer = (int32_t)wanted;
 	if (answer <= 0 || slot->direction == CALYX_DIR_SYNC || (uint32_t)answer > wanted - slot->done) {
 		/* 0 bytes is the end of the file (or a device that wrote nothing): asking again would never end. */
 		record_error(w, slot, answer < 0 ? -answer : answer == 0 ? ENODATA : EIO);

@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "psync.h"
 #include "sys.h"
 
 #define RETRIES 8
@@ -57,7 +58,7 @@ static int setup(uint32_t entries, uint32_t flags, int poller_cpu, struct io_uri
 	}
 }
 
-int calyx_ring_choose(enum calyx_setup wanted, uint32_t entries, int poller_cpu, uint32_t *flags)
+int calyx_ring_choose(enum calyx_setup wanted, uint32_t entries, int poller_cpu, uint32_t always, uint32_t *flags)
 {
 	struct io_uring_params params;
 	int fd = -EINVAL;
@@ -71,10 +72,10 @@ int calyx_ring_choose(enum calyx_setup wanted, uint32_t entries, int poller_cpu,
 			break;
 		if ((candidate & IORING_SETUP_SQ_AFF) && poller_cpu < 0)
 			continue;
-		fd = setup(entries, candidate, poller_cpu, &params);
+		fd = setup(entries, candidate | always, poller_cpu, &params);
 		if (fd >= 0) {
 			calyx_sys->close(fd);
-			*flags = candidate;
+			*flags = candidate | always;
 			return 0;
 		}
 		if (fd != -EINVAL)
@@ -96,7 +97,7 @@ int calyx_ring_probe(uint32_t *setups, uint32_t *features)
 		return fd;
 	calyx_sys->close(fd);
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-		if (calyx_ring_choose(all[i], PROBE_ENTRIES, -1, &flags) == 0)
+		if (calyx_ring_choose(all[i], PROBE_ENTRIES, -1, 0, &flags) == 0)
 			found |= 1u << all[i];
 	}
 	*setups = found;
@@ -159,6 +160,7 @@ int calyx_ring_open(struct calyx_ring *ring, uint32_t entries, uint32_t flags, i
 		ring->fd = -1;
 		return error;
 	}
+	ring->enter_fd = ring->fd;
 	ring->flags = flags;
 	ring->features = params.features;
 	ring->sqpoll = flags & IORING_SETUP_SQPOLL;
@@ -170,6 +172,13 @@ int calyx_ring_open(struct calyx_ring *ring, uint32_t entries, uint32_t flags, i
 
 void calyx_ring_close(struct calyx_ring *ring)
 {
+	/* A registered ring is held by its thread until that ends, and with it the file system that it uses. */
+	if (ring->enter_flags & IORING_ENTER_REGISTERED_RING) {
+		struct io_uring_rsrc_update itself = {.offset = (uint32_t)ring->enter_fd};
+
+		calyx_sys->io_uring_register(ring->fd, CALYX_UNREGISTER_RING_FDS, &itself, 1);
+		ring->enter_flags = 0;
+	}
 	if (ring->sqes_map)
 		calyx_sys->unmap(ring->sqes_map, ring->sqes_bytes);
 	if (ring->rings_map)
@@ -177,7 +186,7 @@ void calyx_ring_close(struct calyx_ring *ring)
 	if (ring->fd >= 0)
 		calyx_sys->close(ring->fd);
 	ring->sqes_map = ring->rings_map = NULL;
-	ring->fd = -1;
+	ring->fd = ring->enter_fd = -1;
 }
 
 static int register_retrying(struct calyx_ring *ring, uint32_t opcode, const void *argument, uint32_t count)
@@ -189,6 +198,18 @@ static int register_retrying(struct calyx_ring *ring, uint32_t opcode, const voi
 		if (error >= 0 || !is_worth_retrying(error, attempt))
 			return error < 0 ? error : 0;
 	}
+}
+
+int calyx_ring_register_itself(struct calyx_ring *ring)
+{
+	struct io_uring_rsrc_update itself = {.offset = UINT32_MAX, .data = (uint64_t)ring->fd};
+	int count = calyx_sys->io_uring_register(ring->fd, CALYX_REGISTER_RING_FDS, &itself, 1);
+
+	if (count != 1)
+		return count < 0 ? count : -EINVAL;
+	ring->enter_fd = (int)itself.offset;
+	ring->enter_flags = IORING_ENTER_REGISTERED_RING;
+	return 0;
 }
 
 int calyx_ring_register_file(struct calyx_ring *ring, int fd)
@@ -215,9 +236,14 @@ void calyx_ring_unregister_file(struct calyx_ring *ring)
 
 int calyx_ring_enter(struct calyx_ring *ring, bool submit, uint32_t min_complete, uint32_t flags)
 {
-	int taken = calyx_sys->io_uring_enter(ring->fd, submit ? calyx_ring_pending(ring) : 0, min_complete, flags);
+	uint32_t to_submit = submit ? calyx_ring_pending(ring) : 0;
+	int taken;
 
 	ring->enter_calls++;
+	if (ring->psync)
+		taken = calyx_psync_enter(ring, to_submit, min_complete);
+	else
+		taken = calyx_sys->io_uring_enter(ring->enter_fd, to_submit, min_complete, flags | ring->enter_flags);
 	if (taken < 0)
 		return taken;
 	ring->consumed += (uint32_t)taken;

@@ -29,6 +29,11 @@
 #ifndef IORING_SETUP_NO_SQARRAY
 #define IORING_SETUP_NO_SQARRAY (1U << 16)
 #endif
+#define CALYX_REGISTER_RING_FDS 20 /* 5.18; an enumeration in the header, so it cannot be asked for */
+#define CALYX_UNREGISTER_RING_FDS 21
+#ifndef IORING_ENTER_REGISTERED_RING
+#define IORING_ENTER_REGISTERED_RING (1U << 4)
+#endif
 #ifndef IORING_FEAT_SQPOLL_NONFIXED
 #define IORING_FEAT_SQPOLL_NONFIXED (1U << 7)
 #endif
@@ -36,10 +41,14 @@
 #define IORING_FEAT_RW_CUR_POS (1U << 3)
 #endif
 
+#define CALYX_PSYNC_TIMERS 2
+
 struct calyx_ring {
-	int fd; /* -1: not open */
+	int fd;		      /* -1: not open */
+	int enter_fd;	      /* as io_uring_enter takes it: fd, or its index when the ring's fd is registered */
+	uint32_t enter_flags; /* IORING_ENTER_REGISTERED_RING then */
 	uint32_t flags, features;
-	bool sqpoll;
+	bool sqpoll, psync;
 
 	uint32_t *sq_head, *sq_tail, *sq_flags, sq_mask, sq_entries;
 	uint32_t *cq_head, *cq_tail, cq_mask, cq_entries;
@@ -50,12 +59,21 @@ struct calyx_ring {
 
 	void *rings_map, *sqes_map;
 	size_t rings_bytes, sqes_bytes;
+
+	/* Without io_uring (psync.h): */
+	int psync_fd;
+	struct {
+		uint64_t due_ns, user_data;
+	} psync_timers[CALYX_PSYNC_TIMERS];
 };
 
-/* The flags of the richest variant of one set-up that the kernel accepts: 0 or -errno of io_uring_setup. */
-int calyx_ring_choose(enum calyx_setup setup, uint32_t entries, int poller_cpu, uint32_t *flags);
+/* The flags of the richest variant of one set-up that the kernel accepts, with the flags `always` among them: 0 or
+ * -errno of io_uring_setup. */
+int calyx_ring_choose(enum calyx_setup setup, uint32_t entries, int poller_cpu, uint32_t always, uint32_t *flags);
 int calyx_ring_open(struct calyx_ring *ring, uint32_t entries, uint32_t flags, int poller_cpu);
 void calyx_ring_close(struct calyx_ring *ring);
+/* Saves the look-up of the ring's file in each enter; by and for the calling thread alone. */
+int calyx_ring_register_itself(struct calyx_ring *ring);
 int calyx_ring_register_file(struct calyx_ring *ring, int fd);
 int calyx_ring_register_buffer(struct calyx_ring *ring, void *buffer, size_t length);
 /* Both wait for I/O in flight. */

@@ -24,14 +24,6 @@ struct precedence {
 };
 _Static_assert(sizeof(struct precedence) == 48, "SCHED_ATTR_SIZE_VER0");
 
-uint64_t calyx_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 /* Real time where that is allowed, else a short slice, which wakes sooner (6.12). Kernel threads that are made
  * meanwhile do not inherit it. What is refused is simply not had: it shows in the measured skew. */
 static void ask_for_precedence(void)

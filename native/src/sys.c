@@ -50,6 +50,11 @@ static int real_unmap(void *address, size_t length)
 	return checked(munmap(address, length));
 }
 
+static int real_mbind(void *address, size_t length, int policy, const unsigned long *nodes, unsigned long bits)
+{
+	return checked(syscall(SYS_mbind, address, length, policy, nodes, bits, 0));
+}
+
 static int real_open(const char *path, int flags, mode_t mode)
 {
 	return checked(open(path, flags, mode));
@@ -89,6 +94,11 @@ static int real_fsync(int fd)
 	return checked(fsync(fd));
 }
 
+static int real_fdatasync(int fd)
+{
+	return checked(fdatasync(fd));
+}
+
 static int real_forget_cache(int fd)
 {
 	return -posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -116,6 +126,7 @@ const struct calyx_sys calyx_sys_linux = {
 	.io_uring_register = real_register,
 	.map = real_map,
 	.unmap = real_unmap,
+	.mbind = real_mbind,
 	.open = real_open,
 	.close = real_close,
 	.fstat = real_fstat,
@@ -123,6 +134,7 @@ const struct calyx_sys calyx_sys_linux = {
 	.pread = real_pread,
 	.pwrite = real_pwrite,
 	.fsync = real_fsync,
+	.fdatasync = real_fdatasync,
 	.forget_cache = real_forget_cache,
 	.ioctl = real_ioctl,
 	.unlink = real_unlink,

@@ -21,6 +21,7 @@ struct calyx_sys {
 	int (*io_uring_register)(int fd, uint32_t opcode, const void *argument, uint32_t count);
 	int (*map)(void **address, size_t length, int flags, int fd, uint64_t offset);
 	int (*unmap)(void *address, size_t length);
+	int (*mbind)(void *address, size_t length, int policy, const unsigned long *nodes, unsigned long bits);
 	int (*open)(const char *path, int flags, mode_t mode);
 	int (*close)(int fd);
 	int (*fstat)(int fd, struct stat *status);
@@ -28,6 +29,7 @@ struct calyx_sys {
 	int64_t (*pread)(int fd, void *buffer, size_t length, uint64_t offset);
 	int64_t (*pwrite)(int fd, const void *buffer, size_t length, uint64_t offset);
 	int (*fsync)(int fd);
+	int (*fdatasync)(int fd);
 	int (*forget_cache)(int fd); /* posix_fadvise(DONTNEED) over the whole file */
 	int (*ioctl)(int fd, unsigned long request, void *argument);
 	int (*unlink)(const char *path);

@@ -15,6 +15,9 @@
 
 #include "crew.h"
 #include "data.h"
+#include "memory.h"
+#include "polling.h"
+#include "psync.h"
 #include "reason.h"
 #include "sys.h"
 
@@ -116,11 +119,22 @@ static int allocate(struct calyx_worker *w)
 		calyx_histogram_init(&w->directions[i].latency);
 
 	w->pool_bytes = calyx_pool_bytes(job, &w->turns);
-	error = calyx_sys->map(&pool, w->pool_bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w->pool_map_bytes = w->pool_bytes;
+	error = calyx_memory_map(&pool, &w->pool_map_bytes, w->crew->huge_page_bytes);
 	if (error)
 		return calyx_refuse(w->open_reason, error, "no memory for %zu bytes of buffers: %s", w->pool_bytes,
 				    calyx_error_text(error).text);
 	w->pool = pool;
+	w->taken.huge = w->crew->huge_page_bytes;
+	if (job->numa) {
+		error = calyx_memory_bind(w->pool, w->pool_map_bytes, job->numa_node);
+		if (error)
+			return calyx_refuse(w->open_reason, error,
+					    "cannot bind the buffers to NUMA node %" PRIu32 ": %s", job->numa_node,
+					    calyx_error_text(error).text);
+		w->taken.numa = true;
+		w->taken.numa_node = job->numa_node;
+	}
 	w->data_tag = calyx_data_tag(job->data_seed, w->index);
 	if (calyx_rw_writes(job->rw))
 		calyx_data_fill(w->pool, w->pool_bytes, w->data_tag);
@@ -152,7 +166,10 @@ static int open_ring(struct calyx_worker *w)
 	uint32_t flags = crew->ring_flags;
 	int error;
 
-	error = calyx_ring_open(&w->ring, crew->ring_entries, flags, w->poller_cpu);
+	if (crew->took == CALYX_SETUP_PSYNC)
+		error = calyx_psync_open(&w->ring, crew->ring_entries, w->fd);
+	else
+		error = calyx_ring_open(&w->ring, crew->ring_entries, flags, w->poller_cpu);
 	if (error == -EOPNOTSUPP)
 		return calyx_refuse(w->open_reason, error, "this kernel's io_uring is older than 5.4");
 	if (error)
@@ -167,6 +184,8 @@ static int open_ring(struct calyx_worker *w)
 	w->taken.defer_taskrun = flags & IORING_SETUP_DEFER_TASKRUN;
 	w->taken.coop_taskrun = flags & IORING_SETUP_COOP_TASKRUN;
 	w->taken.single_issuer = flags & IORING_SETUP_SINGLE_ISSUER;
+	w->taken.iopoll = flags & IORING_SETUP_IOPOLL;
+	w->taken.psync = w->ring.psync;
 	w->taken.no_sqarray = flags & IORING_SETUP_NO_SQARRAY;
 	w->taken.sq_entries = w->ring.sq_entries;
 	w->taken.cq_entries = w->ring.cq_entries;
@@ -188,6 +207,12 @@ static int register_all(struct calyx_worker *w)
 	const struct calyx_job *job = &w->crew->job;
 	int error;
 
+	if (w->ring.psync)
+		return 0;
+	/* Not had before 5.18; then each enter looks the ring up. */
+	w->taken.ring_fd = calyx_ring_register_itself(&w->ring) == 0;
+	if (job->nop)
+		return 0;
 	if (job->fixed_files) {
 		error = calyx_ring_register_file(&w->ring, w->fd);
 		if (error)
@@ -212,6 +237,16 @@ static void touch_stack(void)
 	(void)stack[0];
 }
 
+static int open_target(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	int error;
+
+	if ((error = open_file(w)) || (error = probe_direct(w)) || !job->iopoll)
+		return error;
+	return calyx_polling_check(w->fd, job->paths[w->index], w->pool, job->bs, 0, w->open_reason);
+}
+
 void calyx_worker_open(struct calyx_worker *w)
 {
 	touch_stack();
@@ -219,7 +254,7 @@ void calyx_worker_open(struct calyx_worker *w)
 	prctl(PR_SET_TIMERSLACK, 1);
 	w->fd = -1;
 	w->ring.fd = -1;
-	if ((w->open_error = allocate(w)) || (w->open_error = open_file(w)) || (w->open_error = probe_direct(w)))
+	if ((w->open_error = allocate(w)) || (!w->crew->job.nop && (w->open_error = open_target(w))))
 		return;
 	keep_off_poller(w);
 	if ((w->open_error = open_ring(w)))
@@ -250,6 +285,6 @@ void calyx_worker_close(struct calyx_worker *w)
 	w->fd = -1;
 	/* I/O that never ended keeps its own reference to the pages, so unmapping is safe even then. */
 	if (w->pool)
-		calyx_sys->unmap(w->pool, w->pool_bytes);
+		calyx_sys->unmap(w->pool, w->pool_map_bytes);
 	w->pool = NULL;
 }
