@@ -110,5 +110,7 @@ void work_clean(struct command *command);   /* prepare.c */
 void work_settle(struct command *command);  /* quiet.c */
 void work_lost(struct command *command);    /* quiet.c */
 void work_run(struct command *command);	    /* run.c */
+void work_floor(struct command *command);   /* probe.c */
+void work_truth(struct command *command);   /* probe.c */
 
 #endif

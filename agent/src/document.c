@@ -88,8 +88,31 @@ void document_setup(struct json *json, const char *key, const struct calyx_setup
 	json_bool(json, "direct", setup->direct);
 	json_u64(json, "sq_entries", setup->sq_entries);
 	json_u64(json, "cq_entries", setup->cq_entries);
+	json_bool(json, "iopoll", setup->iopoll);
+	json_bool(json, "huge", setup->huge);
+	if (setup->numa)
+		json_u64(json, "numa", setup->numa_node);
+	else
+		json_null(json, "numa");
+	json_bool(json, "ring_fd", setup->ring_fd);
+	json_bool(json, "psync", setup->psync);
 	json_text(json, "why", setup->why);
 	json_object_end(json);
+}
+
+void document_clock(struct json *json, const char *key, const struct calyx_clock *clock)
+{
+	json_key(json, key);
+	json_object(json);
+	json_text(json, "source", clock->tsc ? "tsc" : "monotonic");
+	json_u64(json, "cost_ns", clock->cost_ns);
+	json_u64(json, "resolution_ns", clock->resolution_ns);
+	json_object_end(json);
+}
+
+const char *document_direction(enum calyx_direction direction)
+{
+	return direction_names[direction];
 }
 
 static void write_counts(struct json *json, const struct calyx_result *result)
@@ -137,6 +160,7 @@ void document_write(struct buffer *out, const struct calyx_job *job, const struc
 		write_direction(&json, direction_names[i], &result->directions[i]);
 	write_series(&json, result);
 	document_setup(&json, "setup", &result->setup);
+	document_clock(&json, "clock", &result->clock);
 	write_counts(&json, result);
 	write_errors(&json, result);
 	json_u64(&json, "seed", job->seed);

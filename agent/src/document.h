@@ -12,4 +12,8 @@ void document_write(struct buffer *out, const struct calyx_job *job, const struc
 /* The object of `setup`, as a value under `key`. */
 void document_setup(struct json *json, const char *key, const struct calyx_setup_taken *setup);
 
+void document_clock(struct json *json, const char *key, const struct calyx_clock *clock);
+/* A direction by its name: read, write, sync. */
+const char *document_direction(enum calyx_direction direction);
+
 #endif

@@ -14,6 +14,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "document.h"
 #include "facts.h"
 #include "job.h"
 #include "place.h"
@@ -49,6 +50,25 @@ static void write_memory(struct json *json)
 		json_u64(json, "memory_bytes", strtoull(line + strlen("MemTotal:"), NULL, 10) * 1024);
 	else
 		json_null(json, "memory_bytes");
+}
+
+static void write_huge_pages(struct json *json)
+{
+	uint64_t page_bytes, free_pages;
+
+	calyx_huge_pages(&page_bytes, &free_pages);
+	json_u64(json, "huge_page_bytes", page_bytes);
+	json_u64(json, "huge_pages_free", free_pages);
+	write_file_text(json, "numa_nodes", "/sys/devices/system/node/online");
+}
+
+static void write_clock(struct json *json)
+{
+	struct calyx_clock clock;
+
+	calyx_clock_measure(&clock);
+	write_file_text(json, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	document_clock(json, "clock", &clock);
 }
 
 static void write_cpus(struct json *json)
@@ -168,7 +188,8 @@ static void write_system(struct json *json)
 	json_text(json, "arch", name.machine);
 	write_cpus(json);
 	write_memory(json);
-	write_file_text(json, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	write_huge_pages(json);
+	write_clock(json);
 	facts_write_virtual(json);
 	write_file_number(json, "io_uring_disabled", "/proc/sys/kernel/io_uring_disabled");
 	write_io_uring(json);

@@ -12,7 +12,7 @@
 #define KEYS                                                                                                           \
 	"path* rw bs iodepth size ramp_ns runtime_ns rwmixread rate_iops direct fsync seed data_seed interval_ns "     \
 	"setup "                                                                                                       \
-	"refill buffers files deadline_ns ramp_extra_ns"
+	"refill buffers files deadline_ns ramp_extra_ns iopoll huge numa"
 #define HOUR_NS (3600ull * 1000000000ull)
 #define TIME_MAX_NS (24 * 366 * HOUR_NS)
 #define DEADLINE_GRACE_NS 30000000000ull
@@ -50,18 +50,42 @@ static int parse_name(const struct line *line, const char *key, const char *cons
 	return -EINVAL;
 }
 
+int job_parse_setup(const struct line *line, enum calyx_setup *setup, enum calyx_refill *refill, char *why)
+{
+	unsigned int setup_index, refill_index;
+
+	if (parse_name(line, "setup", setup_names, &setup_index, why) ||
+	    parse_name(line, "refill", refill_names, &refill_index, why))
+		return -EINVAL;
+	*setup = (enum calyx_setup)setup_index;
+	*refill = (enum calyx_refill)refill_index;
+	return 0;
+}
+
+/* Where completions and buffers come from. Absent: by interrupt, ordinary pages, any node. */
+static int parse_places(const struct line *line, struct calyx_job *job, char *why)
+{
+	uint64_t iopoll, huge, numa;
+
+	if (line_number(line, "iopoll", 0, 1, &iopoll, why) || line_number(line, "huge", 0, 1, &huge, why) ||
+	    line_number(line, "numa", 0, UINT32_MAX, &numa, why))
+		return -EINVAL;
+	job->iopoll = iopoll;
+	job->huge = huge;
+	job->numa = line_get(line, "numa") != NULL;
+	job->numa_node = (uint32_t)numa;
+	return 0;
+}
+
 static int parse_names(const struct line *line, struct calyx_job *job, char *why)
 {
-	unsigned int rw, setup, refill, buffers, files;
+	unsigned int rw, buffers, files;
 
-	if (parse_name(line, "rw", rw_names, &rw, why) || parse_name(line, "setup", setup_names, &setup, why) ||
-	    parse_name(line, "refill", refill_names, &refill, why) ||
+	if (parse_name(line, "rw", rw_names, &rw, why) || job_parse_setup(line, &job->setup, &job->refill, why) ||
 	    parse_name(line, "buffers", buffers_names, &buffers, why) ||
 	    parse_name(line, "files", files_names, &files, why))
 		return -EINVAL;
 	job->rw = (enum calyx_rw)rw;
-	job->setup = (enum calyx_setup)setup;
-	job->refill = (enum calyx_refill)refill;
 	job->buffers = (enum calyx_buffers)buffers;
 	job->fixed_files = files == 0;
 	return 0;
@@ -111,6 +135,8 @@ int job_parse(const struct line *line, struct job *job, char *why)
 	error = parse_names(line, &parsed.job, why);
 	if (!error)
 		error = parse_numbers(line, &parsed.job, why);
+	if (!error)
+		error = parse_places(line, &parsed.job, why);
 	if (error)
 		return error;
 	parsed.paths = line_list(line, "path");

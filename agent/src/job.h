@@ -17,6 +17,8 @@ struct job {
 
 int job_parse(const struct line *line, struct job *job, char *why);
 void job_free(struct job *job);
+/* `setup` and `refill` of a line, or their defaults: auto, each. */
+int job_parse_setup(const struct line *line, enum calyx_setup *setup, enum calyx_refill *refill, char *why);
 
 const char *job_setup_name(enum calyx_setup setup);
 const char *job_refill_name(enum calyx_refill refill);

@@ -40,6 +40,25 @@ static void send_started(struct command *command, uint64_t started_ns)
 	command_send(command, &lines);
 }
 
+/* I/Os that do not come back, the oldest of them, while they hang. */
+static void write_hung(struct json *json, const struct calyx_progress *progress)
+{
+	json_u64(json, "hung_count", progress->hung_count);
+	json_key(json, "hung");
+	json_array(json);
+	for (uint32_t i = 0; i < progress->hung_count && i < CALYX_HUNG_MAX; i++) {
+		const struct calyx_hung *hung = &progress->hung[i];
+
+		json_object(json);
+		json_u64(json, "job", hung->job);
+		json_text(json, "op", document_direction(hung->direction));
+		json_u64(json, "offset", hung->offset);
+		json_u64(json, "age_ns", hung->age_ns);
+		json_object_end(json);
+	}
+	json_array_end(json);
+}
+
 static void send_beat(struct command *command, const struct calyx_progress *progress, uint64_t window_ns)
 {
 	uint64_t now_ns = moment_now_ns();
@@ -54,6 +73,8 @@ static void send_beat(struct command *command, const struct calyx_progress *prog
 	json_u64(&json, "ios", progress->ios);
 	json_u64(&json, "bytes", progress->bytes);
 	json_u64(&json, "oldest_ns", progress->oldest_ns);
+	if (progress->hung_count)
+		write_hung(&json, progress);
 	message_end(&json);
 	command_send(command, &lines);
 }

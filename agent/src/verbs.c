@@ -118,8 +118,9 @@ static const struct {
 	const char *verb;
 	void (*work)(struct command *command);
 } working_verbs[] = {
-	{"clean", work_clean},	   {"exec", work_exec}, {"facts", work_facts},	 {"lost", work_lost},
-	{"prepare", work_prepare}, {"run", work_run},	{"settle", work_settle},
+	{"clean", work_clean}, {"exec", work_exec},	{"facts", work_facts},
+	{"floor", work_floor}, {"lost", work_lost},	{"prepare", work_prepare},
+	{"run", work_run},     {"settle", work_settle}, {"truth", work_truth},
 };
 
 static int begin_work(struct agent *agent, struct line *line, void (*work)(struct command *command), char *why)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "calyx/engine.h"
 #include "sys.h"
 
 #define POLICY_BIND 2 /* MPOL_BIND of linux/mempolicy.h */

@@ -11,8 +11,6 @@
 
 #define CALYX_NUMA_NODES_MAX 1024
 
-/* Free huge pages of the default size; 0 bytes a page where there are none. */
-void calyx_huge_pages(uint64_t *page_bytes, uint64_t *free_pages);
 /* Anonymous memory whose pages do not exist yet. page_bytes 0: ordinary pages. *length is rounded up to whole huge
  * pages. */
 int calyx_memory_map(void **address, size_t *length, uint64_t page_bytes);

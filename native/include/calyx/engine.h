@@ -235,6 +235,8 @@ int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout);
 int calyx_ring_probe(uint32_t *setups, uint32_t *features);
 
 uint64_t calyx_now_ns(void);
+/* Free huge pages of the default size; 0 bytes a page where there are none. */
+void calyx_huge_pages(uint64_t *page_bytes, uint64_t *free_pages);
 /* Takes some 50 us with a quick clock, at most some ms with a slow one. */
 void calyx_clock_measure(struct calyx_clock *clock);
 
