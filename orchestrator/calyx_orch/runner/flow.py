@@ -26,6 +26,7 @@ REHEARSE_WITHIN_S = 30.0
 LAYOUT_BYTES_PER_S_MIN = 4 << 20  # a target slower than this is given up
 CLEAN_WITHIN_S = 30.0
 LET_GO_WITHIN_S = 2.0
+REMOVE_WITHIN_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -280,12 +281,28 @@ class _Run:
         self.troubles.setdefault(name, (step, reason))
         self.display.state(name, "lost", f"{step}: {reason}")
         self.folder.note("gave up", time.monotonic_ns(), guest=name, step=step, reason=reason)
-        session = self.sessions.pop(name, None)
+        session, way = self.sessions.pop(name, None), self.transports.pop(name, None)
         if session is not None:
+            ended_by_itself = not session.is_open
             await session.close()
-        way = self.transports.pop(name, None)
+            if ended_by_itself and way is not None:
+                await self._remove_what_is_left(session, way)
         if way is not None:
             await way.close()
+
+    async def _remove_what_is_left(self, session: Session, way: transport.Transport) -> None:
+        """An agent that was killed could not clean: remove the directories that it made, as far as it had told of them."""
+        places = session.directories()
+        try:
+            done = await way.run(("rm", "-rf", "--", *places), timeout_s=REMOVE_WITHIN_S)
+        except CalyxError:
+            done = None
+        if done is None or done.status is None:
+            self._note_guest(
+                session.guest.name, "not cleaned by us: its agent removes its files when its channel closes"
+            )
+        elif done.status != 0:
+            self._note_guest(session.guest.name, f"its agent ended without cleaning: remove {', '.join(places)}")
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for a phase, or leave it when the user interrupts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import posixpath
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,6 +77,23 @@ class Session:
     def is_open(self) -> bool:
         """Whether the agent can still answer."""
         return self._reader is not None and not self._reader.done()
+
+    def directories(self) -> tuple[str, ...]:
+        """What the agent made on the guest and removes at its end: its work directory and those of the laid-out files.
+
+        Only paths whose names are the agent's own and that lie where they were asked for; a guest may say anything.
+        """
+        work = str(self.agent.hello.get("work", ""))
+        found = [work] if posixpath.basename(work).startswith("calyx-work-") else []
+        for target in self.guest.targets:
+            parents = {posixpath.dirname(path) for path in self.files.get(target.name, ())}
+            found += [
+                path
+                for path in sorted(parents)
+                if posixpath.dirname(path) == target.path.rstrip("/")
+                and posixpath.basename(path).startswith(".calyx-orch-")
+            ]
+        return tuple(found)
 
     async def send(self, verb: str, pairs: Pairs = ()) -> None:
         """Send one line. Raises AgentError when the channel is gone."""
