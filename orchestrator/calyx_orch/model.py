@@ -169,7 +169,7 @@ class Workload:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What stands beside this workload in every table, because its figures mean something else than those of direct I/O in a closed loop."""
+        """What stands beside this workload in every table: its figures mean something else than those of direct I/O in a closed loop."""
         found = []
         if not self.direct:
             found.append("buffered")

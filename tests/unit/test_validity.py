@@ -9,7 +9,7 @@ import pytest
 from measured import WORKLOAD, guest, measurement, round_
 
 from calyx_orch.analysis.validity import RULES, Context, Doubt, doubts, union
-from calyx_orch.model import CpuUse, Direction, Histogram, LostTime
+from calyx_orch.model import CpuUse, Direction, Histogram, LostTime, Rw
 
 VM = guest("vm1")
 ROUND = round_(0, ["vm1"])
@@ -33,6 +33,14 @@ def test_a_good_measurement_has_no_doubt() -> None:
 BUSY = CpuUse(60 * SECOND, 2, busy_ns=118 * SECOND, engine_ns=1)
 STOLEN = CpuUse(60 * SECOND, 2, busy_ns=1, engine_ns=1, steal_ns=6 * SECOND)
 OTHER = replace(GOOD, guest="vm2", setup={**GOOD.setup, "took": "plain"})
+
+
+DURABLE = replace(ROUND, workload=replace(WORKLOAD, rw=Rw.RANDWRITE, fdatasync=1))
+
+
+def truth(**figures: int) -> dict[str, object]:
+    """A guest's facts with what the probe after its layout found."""
+    return {"truth": {"data": figures}}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +67,8 @@ OTHER = replace(GOOD, guest="vm2", setup={**GOOD.setup, "took": "plain"})
         ("latency-kind", "completion latency", of(latency_kind="completion")),
         ("clock", "clock error", of(window_end_ns=GOOD.window_start_ns - 1)),
         ("runtime", "ran 50.0 s", of(window_end_ns=GOOD.window_start_ns + 50 * SECOND)),
+        ("cache", "cache below", context(facts=truth(cold_read_ns=90_000, hot_read_ns=30_000))),
+        ("flush", "flush at once", context(round=DURABLE, facts=truth(flush_write_ns=149_999))),
     ],
 )
 def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str, found: Context) -> None:
@@ -83,6 +93,11 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         of(setup={}),
         of(read=Direction(1000, 0, Histogram(((5, 1000),)))),
         context(peers=(GOOD, replace(OTHER, status="failed")), round=ROUND),
+        context(facts=truth(cold_read_ns=89_999, hot_read_ns=30_000)),
+        context(facts=truth(cold_read_ns=90_000, hot_read_ns=0)),
+        context(facts={"truth": "nonsense"}),
+        context(round=DURABLE, facts=truth(flush_write_ns=150_000)),
+        context(facts=truth(flush_write_ns=20_000)),
         context(
             measurement=replace(GOOD, setup={"fixed_buffers": False}),
             round=round_(0, ["vm1"], workload=replace(WORKLOAD, buffers="plain")),

@@ -22,6 +22,7 @@ class Cell:
     planned: int
     figures: tuple[Figures, ...]
     failed: tuple[Measurement, ...]
+    labels: tuple[str, ...] = ()
 
     def by_block(self) -> dict[int, list[Figures]]:
         """The figures of each block."""
@@ -49,6 +50,7 @@ def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
             figures.setdefault((found.measurement.guest, key_of(one.round)), []).append(found)
         for measurement in one.failed:
             failed.setdefault((measurement.guest, key_of(one.round)), []).append(measurement)
+    labels = {round_.workload.name: round_.workload.labels for round_ in record.plan.rounds}
     keys = list(dict.fromkeys(key_of(round_) for round_ in record.plan.rounds))
     return tuple(
         Cell(
@@ -59,6 +61,7 @@ def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
             planned=planned[guest.name, key],
             figures=tuple(figures.get((guest.name, key), ())),
             failed=tuple(failed.get((guest.name, key), ())),
+            labels=labels[key[1]],
         )
         for key in keys
         for guest in record.plan.inventory.guests

@@ -79,6 +79,7 @@ def pair_rows(cells: Sequence[Cell]) -> Iterable[PairRow]:
                 pairs=found.pairs,
                 interval=found.interval,
                 reason=found.reason,
+                labels=cell.labels,
             )
 
 

@@ -129,3 +129,11 @@ def latencies(figures: Iterable[Figures], direction: str | None = None) -> Histo
     names = ("read", "write") if direction is None else (direction,)
     parts = [getattr(found.measurement, name) for found in figures for name in names]
     return merge(part.latency for part in parts if part is not None)
+
+
+def intended_latencies(figures: Iterable[Figures]) -> Histogram:
+    """The merged latencies from when each I/O was due, of reads and writes of open loops; empty for closed ones."""
+    parts = [
+        part for found in figures for part in (found.measurement.read, found.measurement.write) if part is not None
+    ]
+    return merge(part.latency_intended for part in parts if part.latency_intended is not None)

@@ -18,7 +18,11 @@ class WayRow:
 
 @dataclass(frozen=True)
 class GuestRow:
-    """One guest under one workload by one engine. None: unknown, or too few samples."""
+    """One guest under one workload by one engine. None: unknown, or too few samples.
+
+    `labels` say what kind of figures these are (buffered, psync, open loop). Of an open loop `p99_intended_ns` counts from when
+    an I/O was due, and `late_share` is the part of I/Os that began more than 1 ms after that.
+    """
 
     guest: str
     vm_host: str | None
@@ -53,6 +57,9 @@ class GuestRow:
     skew_bound_ns: int | None = None
     skew_how: str = ""
     doubts: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    p99_intended_ns: int | None = None
+    late_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,7 @@ class FleetRow:
     skew_bound_ns: int | None
     skew_how: str
     doubts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,7 @@ class PairRow:
     pairs: int
     interval: str
     reason: str
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

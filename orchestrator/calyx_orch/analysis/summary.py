@@ -55,6 +55,7 @@ def _guest_row(cell: Cell) -> GuestRow:
         rounds=len(cell.figures),
         rounds_planned=cell.planned,
         status=_status(cell),
+        labels=cell.labels,
     )
     return row if not cell.figures else _with_figures(row, cell.figures)
 
@@ -93,7 +94,18 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
         skew_bound_ns=max(bounds, default=None),
         skew_how=_agreed(m.skew_how for m in measured),
         doubts=_labels(figures),
+        p99_intended_ns=percentile_or_none(rounds.intended_latencies(figures), 99.0),
+        late_share=_late_share(measured),
     )
+
+
+def _late_share(measured: Sequence[Measurement]) -> float | None:
+    """The part of the I/Os of open loops that began more than 1 ms late; None where nothing was due at a time of its own."""
+    parts = [
+        part for m in measured for part in (m.read, m.write) if part is not None and part.latency_intended is not None
+    ]
+    done = sum(part.ios for part in parts)
+    return sum(part.late for part in parts) / done if done else None
 
 
 def _way_row(figures: tuple[Figures, ...], name: str) -> WayRow | None:
@@ -197,6 +209,7 @@ def _fleet_row(scope: str, key: Key, planned: int, mine: Sequence[GuestRow], pla
         skew_bound_ns=max(bounds, default=None),
         skew_how=_agreed(found.measurement.skew_how for found in figures),
         doubts=_labels(figures),
+        labels=mine[0].labels,
     )
 
 

@@ -17,6 +17,8 @@ SKEW_MAX_NS = 5_000_000
 LOST_MAX = 0.02
 STEAL_MAX = 0.02
 BUSY_MAX_PERCENT = 95.0
+HOT_RATIO_MIN = 3.0  # a first read this many times slower than its repetition did not come from the same place
+FLUSH_AT_ONCE_NS = 150_000  # less than any disk without power-loss protection needs to make 4 KiB durable
 SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "fio_version")
 
 
@@ -298,6 +300,43 @@ def window_is_off(context: Context) -> Doubt | None:
     )
 
 
+def cached_below(context: Context) -> Doubt | None:
+    """After the layout a block was read again more than three times quicker than the first time: a cache of host or array."""
+    cold, hot = (_truth(context, f"{name}_read_ns") for name in ("cold", "hot"))
+    if not context.round.workload.rw.reads or cold is None or hot is None or cold < HOT_RATIO_MIN * hot:
+        return None
+    return Doubt(
+        "cache",
+        "cache below",
+        f"a block is read again in {hot / 1000:.0f} µs, {cold / hot:.1f} times quicker than at first: a cache of host or array answers",
+        "use a size beyond that cache, or take the figures as those of the cache",
+        cold / hot,
+    )
+
+
+def flush_at_once(context: Context) -> Doubt | None:
+    """4 KiB and a flush take less than a disk needs: the flush is ignored, or the device is protected against power loss."""
+    workload, took = context.round.workload, _truth(context, "flush_write_ns")
+    durable = workload.fsync or workload.fdatasync or workload.sync or workload.end_fsync
+    if not (durable and workload.rw.writes) or took is None or took >= FLUSH_AT_ONCE_NS:
+        return None
+    return Doubt(
+        "flush",
+        "flush at once",
+        f"4 KiB and a flush take {took / 1000:.0f} µs: the flush is ignored somewhere, or the device is protected against power loss",
+        "ask which (cache mode of the virtual disk, protection of the device); if it is ignored, written data is not durable",
+        FLUSH_AT_ONCE_NS / max(took, 1),
+    )
+
+
+def _truth(context: Context, name: str) -> int | None:
+    """One figure of the probe after the layout of this target; None when it was not made or makes no sense."""
+    probes = context.facts.get("truth")
+    probe = probes.get(context.round.target) if isinstance(probes, Mapping) else None
+    value = probe.get(name) if isinstance(probe, Mapping) else None
+    return value if isinstance(value, int) and value > 0 else None
+
+
 def _latencies(measurement: Measurement) -> list[Any]:
     parts: tuple[Direction | None, ...] = (measurement.read, measurement.write)
     return [part.latency for part in parts if part is not None]
@@ -324,4 +363,6 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     completion_latency,
     clock_error,
     window_is_off,
+    cached_below,
+    flush_at_once,
 )

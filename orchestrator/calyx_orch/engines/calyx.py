@@ -148,7 +148,9 @@ def _direction(document: Mapping[str, Any], name: str) -> Direction | None:
         bytes=count(values, "bytes", where),
         latency=_histogram(values.get("latency"), where),
         errors=optional_count(values, "errors", where) or 0,
-        latency_intended=_histogram(intended, f"the intended latency in {where}") if isinstance(intended, dict) else None,
+        latency_intended=_histogram(intended, f"the intended latency in {where}")
+        if isinstance(intended, dict)
+        else None,
         late=optional_count(values, "late", where) or 0,
     )
     return direction if direction.ios or direction.errors else None

@@ -290,7 +290,9 @@ class WorkloadSettings(Strict):
     fdatasync: Many[Annotated[Whole, Field(ge=0, le=1_000_000)]] | None = None
     sync: Many[Boolean] | None = Field(default=None, description="O_SYNC: each write is on the medium when it ends")
     end_fsync: Many[Boolean] | None = None
-    bssplit: Many[Split] | None = Field(default=None, description="sizes and percents: 4k/50:64k/50, writes behind a comma")
+    bssplit: Many[Split] | None = Field(
+        default=None, description="sizes and percents: 4k/50:64k/50, writes behind a comma"
+    )
     offset: Many[Size] | None = Field(default=None, description="where in each file the I/O begins")
     rate: Many[Rate] | None = Field(default=None, description="per job, reads and writes together")
     arrival: Many[Literal["closed", "constant", "poisson"]] | None = Field(
@@ -304,7 +306,9 @@ class WorkloadSettings(Strict):
     thinktime_blocks: Many[Annotated[Whole, Field(ge=1, le=1_000_000)]] | None = None
     cpus_allowed: Many[Cpus] | None = Field(default=None, description="each job is pinned to the next of them in turn")
     iopoll: Many[Boolean] | None = None
-    numa: Many[Annotated[Whole, Field(ge=0, le=1023)]] | None = Field(default=None, description="node of threads and buffers")
+    numa: Many[Annotated[Whole, Field(ge=0, le=1023)]] | None = Field(
+        default=None, description="node of threads and buffers"
+    )
     huge_pages: Many[Boolean] | None = None
     find: Many[Find] | None = Field(default=None, description="searched for instead of measured: iops_at 'p99<2ms'")
     setup: Many[Literal["auto", "sqpoll", "defer", "coop", "plain", "psync"]] | None = None

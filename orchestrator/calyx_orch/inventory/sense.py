@@ -47,7 +47,10 @@ def of_workload(workload: Workload) -> Iterator[Complaint]:
     if workload.bssplit_write and not (workload.rw.reads and workload.rw.writes):
         yield "bssplit", "a split for writes behind the comma has a meaning only where rw is rw or randrw"
     if workload.verify and (workload.buffer_compress_percentage or workload.dedupe_percentage):
-        yield "verify", "blocks that can be checked carry data of their own: leave out buffer_compress_percentage and dedupe_percentage"
+        yield (
+            "verify",
+            "blocks that can be checked carry data of their own: leave out buffer_compress_percentage and dedupe_percentage",
+        )
     if workload.verify and workload.rw.reads and len(workload.block_sizes) > 1:
         yield "verify", "blocks are checked as they were written, in one size: leave out bssplit"
 
@@ -55,13 +58,19 @@ def of_workload(workload: Workload) -> Iterator[Complaint]:
 def _sizes(workload: Workload) -> Iterator[Complaint]:
     least = workload.bs_bytes * workload.iodepth
     if workload.size_bytes < least:
-        yield "size", (
-            f"size {units.format_bytes(workload.size_bytes)} is less than bs x iodepth = {units.format_bytes(least)}: "
-            "every I/O in flight needs a place of its own"
+        yield (
+            "size",
+            (
+                f"size {units.format_bytes(workload.size_bytes)} is less than bs x iodepth = {units.format_bytes(least)}: "
+                "every I/O in flight needs a place of its own"
+            ),
         )
     if least > BUFFER_BYTES_MAX:
-        yield "iodepth", (
-            f"bs x iodepth = {units.format_bytes(least)} of buffers a job: more than {units.format_bytes(BUFFER_BYTES_MAX)}"
+        yield (
+            "iodepth",
+            (
+                f"bs x iodepth = {units.format_bytes(least)} of buffers a job: more than {units.format_bytes(BUFFER_BYTES_MAX)}"
+            ),
         )
     align = min(workload.block_sizes)
     if workload.offset_bytes % align:

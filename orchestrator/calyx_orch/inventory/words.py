@@ -22,7 +22,9 @@ Split = tuple[tuple[int, int], ...]
 _PERCENT = re.compile(r"^[0-9]{1,3}$", re.ASCII)
 _NUMBER = re.compile(r"^[0-9]+(\.[0-9]+)?$", re.ASCII)
 _THINKTIMES_US = {"": 1, "us": 1, "usec": 1, "ms": 1000, "msec": 1000, "s": 1_000_000}
-_BUDGET = re.compile(r"^iops_at\s+(p[0-9]{1,2}(?:\.[0-9]{1,3})?|mean)\s*<\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)$", re.ASCII)
+_BUDGET = re.compile(
+    r"^iops_at\s+(p[0-9]{1,2}(?:\.[0-9]{1,3})?|mean)\s*<\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)$", re.ASCII
+)
 # What fio takes when the shape is not said.
 _SHAPES = {"zipf": "1.1", "pareto": "0.2", "normal": "0"}
 
@@ -80,10 +82,14 @@ def random_distribution(written: str) -> str:
     if name == "zoned":
         return _zoned(written, shape)
     if name not in _SHAPES:
-        raise ValueError(f"{written!r} is no distribution: random, zipf:1.2, pareto:0.3, normal:10 or zoned:60/10:40/90")
+        raise ValueError(
+            f"{written!r} is no distribution: random, zipf:1.2, pareto:0.3, normal:10 or zoned:60/10:40/90"
+        )
     shape = shape or _SHAPES[name]
     if not _NUMBER.match(shape):
-        raise ValueError(f"{written!r}: {shape!r} is no number" + (" (a centre of its own is not known)" if ":" in shape else ""))
+        raise ValueError(
+            f"{written!r}: {shape!r} is no number" + (" (a centre of its own is not known)" if ":" in shape else "")
+        )
     value = Fraction(shape)
     if name == "zipf" and (value <= 0 or value == 1 or value > 100):
         raise ValueError(f"{written!r}: theta of zipf is more than 0, and not 1")
@@ -132,7 +138,9 @@ def thinktime_us(written: str) -> int:
     """Microseconds of `500`, `500us`, `2ms` or `1s`; as in fio a bare number is microseconds."""
     match = re.match(r"^([0-9]+)\s*([a-z]*)$", written.strip(), re.ASCII)
     if match is None or match[2] not in _THINKTIMES_US:
-        raise ValueError(f"{written!r} is no thinktime: write 500us, 2ms or 1s (a bare number is microseconds, as in fio)")
+        raise ValueError(
+            f"{written!r} is no thinktime: write 500us, 2ms or 1s (a bare number is microseconds, as in fio)"
+        )
     value = int(match[1]) * _THINKTIMES_US[match[2]]
     if value > 3_600_000_000:
         raise ValueError(f"{written!r} is longer than an hour")

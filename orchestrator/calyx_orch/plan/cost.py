@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calyx_orch import units
-from calyx_orch.model import Growth, Guest, LoadMode, Place, Plan, Round, SearchPlan, Workload
+from calyx_orch.model import Growth, Guest, LoadMode, Place, Plan, Round, Workload
 
 UNDECLARED_FREE_BYTES = 64 * units.GIB
 LAYOUT_BYTES_PER_S = 500_000_000

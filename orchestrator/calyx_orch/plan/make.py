@@ -172,9 +172,7 @@ def _searches(cells: Sequence[_Cell]) -> Iterator[SearchPlan]:
         yield SearchPlan(index, cell.workload, cell.target, cell.load, tuple(guest.name for guest in cell.guests))
 
 
-def _rounds(
-    cells: Sequence[_Cell], engines: Mapping[str, Sequence[str]], blocks: int, seed: int
-) -> Iterator[Round]:
+def _rounds(cells: Sequence[_Cell], engines: Mapping[str, Sequence[str]], blocks: int, seed: int) -> Iterator[Round]:
     rng = random.Random(seed)
     orders = [engine_orders(engines[cell.workload.name], blocks, rng) for cell in cells]
     index = 0

@@ -42,11 +42,15 @@ CPU = "share of all CPUs of the guest that was busy in the window, from the sche
 CPU_ENGINE = "share of all CPUs of the guest that the engine used, its kernel threads included"
 CPU_PER_IO = "CPU time of the engine, its kernel threads included, for each I/O"
 SKEW = "distance of the first I/O from the start line, median of rounds, and how wrong that can be"
+KIND = "buffered: through the page cache; psync: one system call after another; open loop: I/Os are due at times of their own"
+INTENDED = "open loops: counted from when an I/O was due, its waiting included"
+LATE = "open loops: the share of I/Os that began more than 1 ms after they were due"
 
 GUEST: tuple[Field[GuestRow], ...] = (
     Field("guest", lambda row: row.guest, is_number=False),
     Field("vm_host", lambda row: row.vm_host or "", 4, is_number=False),
     Field("workload", lambda row: row.workload, is_number=False),
+    Field("kind", lambda row: ", ".join(row.labels), is_number=False, explanation=KIND),
     Field("target", lambda row: row.target, is_number=False),
     Field("load", lambda row: row.load, is_number=False),
     Field("engine", lambda row: row.engine, is_number=False),
@@ -58,6 +62,8 @@ GUEST: tuple[Field[GuestRow], ...] = (
     Field("P50", lambda row: wording.latency(row.p50_ns), 3, explanation=PERCENTILE),
     Field("P99", lambda row: wording.latency(row.p99_ns), explanation=PERCENTILE),
     Field("P99.9", lambda row: wording.latency(row.p999_ns), 3, explanation=PERCENTILE),
+    Field("P99 intended", lambda row: _if_open(row, wording.latency(row.p99_intended_ns)), 1, explanation=INTENDED),
+    Field("late", lambda row: _if_open(row, wording.cv(row.late_share)), 4, explanation=LATE),
     Field("CPU", lambda row: wording.percent(row.cpu_percent), 1, explanation=CPU),
     Field("CPU engine", lambda row: wording.percent(row.engine_cpu_percent), 5, explanation=CPU_ENGINE),
     Field("CPU per I/O", lambda row: wording.latency(row.cpu_ns_per_io), 5, explanation=CPU_PER_IO),
@@ -68,6 +74,7 @@ GUEST: tuple[Field[GuestRow], ...] = (
 FLEET: tuple[Field[FleetRow], ...] = (
     Field("scope", lambda row: row.scope, is_number=False),
     Field("workload", lambda row: row.workload, is_number=False),
+    Field("kind", lambda row: ", ".join(row.labels), is_number=False, explanation=KIND),
     Field("target", lambda row: row.target, is_number=False),
     Field("load", lambda row: row.load, is_number=False),
     Field("engine", lambda row: row.engine, is_number=False),
@@ -101,6 +108,7 @@ PAIR: tuple[Field[Pair], ...] = (
     Field("guest", lambda pair: pair.first.guest, is_number=False),
     Field("vm_host", lambda pair: pair.first.vm_host or "", 6, is_number=False),
     Field("workload", lambda pair: pair.first.workload, is_number=False),
+    Field("kind", lambda pair: ", ".join(pair.first.labels), is_number=False, explanation=KIND),
     Field("target", lambda pair: pair.first.target, is_number=False),
     Field("load", lambda pair: pair.first.load, is_number=False),
     Field("calyx against", lambda pair: pair.first.engine, is_number=False),
@@ -225,6 +233,10 @@ def _doubt(row: DoubtRow) -> str:
     where = f" ({names}; {wording.count_of(row.measurements, 'measurement')})" if names else ""
     remedy = f"; {row.remedy}" if row.remedy else ""
     return f"{row.label}: {row.sentence}{where}{remedy}"
+
+
+def _if_open(row: GuestRow, text: str) -> str:
+    return text if row.late_share is not None else ""
 
 
 def _of(done: int, planned: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from calyx_orch import engines, units
 from calyx_orch.errors import AgentError, GuestError, RefusedError
-from calyx_orch.model import Guest, Layout, Plan, Workload
+from calyx_orch.model import Guest, Layout, Plan, Round, SearchPlan, Workload
 from calyx_orch.runner.session import Session
 
 FACTS_WITHIN_S = 20.0
@@ -81,6 +81,7 @@ def _program(facts: Mapping[str, Any], name: str) -> str | None:
 def guest_problems(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """What keeps this guest from its part of the plan, as sentences; empty when nothing does."""
     problems = list(_io_uring_problems(facts, plan.inventory.workloads))
+    problems += _cpu_problems(facts, plan.inventory.workloads)
     found = {entry.get("path"): entry for entry in facts.get("paths") or [] if isinstance(entry, dict)}
     for layout in plan.layouts:
         if layout.guest == guest.name:
@@ -94,6 +95,9 @@ def guest_problems(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[
 
 
 def _io_uring_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
+    workloads = [w for w in workloads if w.setup != "psync"]
+    if not workloads:
+        return []
     ring = facts.get("io_uring")
     if not isinstance(ring, dict) or not ring.get("ok"):
         why = ring.get("why") if isinstance(ring, dict) else "the agent does not say"
@@ -104,6 +108,18 @@ def _io_uring_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) 
         f" (it has {', '.join(offered)})"
         for w in workloads
         if w.setup != "auto" and w.setup not in offered
+    ]
+
+
+def _cpu_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
+    """A poller that shares the submitter's CPU would stand in its way: with one CPU sqpoll is refused."""
+    cpus = facts.get("cpus")
+    if not isinstance(cpus, int) or cpus >= 2:
+        return []
+    return [
+        f"workload {w.name!r} wants setup sqpoll, whose thread needs a CPU of its own, and this guest has {cpus}"
+        for w in workloads
+        if w.setup == "sqpoll"
     ]
 
 
@@ -139,10 +155,23 @@ def _alignment_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) ->
     block = entry.get("logical_block_size")
     if not isinstance(block, int) or block <= 0:
         return []
-    rounds = [r for r in plan.rounds if r.target == layout.target and layout.guest in r.guests]
-    wrong = {r.workload.name for r in rounds if r.workload.direct and r.workload.bs_bytes % block}
+    everything: tuple[Round | SearchPlan, ...] = (*plan.rounds, *plan.searches)
+    mine = [one for one in everything if one.target == layout.target and layout.guest in one.guests]
+    workloads = {one.workload.name: one.workload for one in mine}
+    wrong = {
+        name
+        for name, w in workloads.items()
+        if w.direct and any(size % block for size in (*w.block_sizes, w.offset_bytes))
+    }
+    polled = sorted(name for name, w in workloads.items() if w.iopoll)
+    if polled and entry.get("io_poll") in (0, False):
+        return [
+            f"target {layout.target}: workload {polled[0]!r} wants iopoll, but {entry.get('device')} has no queue to poll "
+            "(queue/io_poll is 0): leave it out, or load the driver with poll queues (nvme.poll_queues)"
+        ]
     return [
-        f"target {layout.target}: workload {name!r} has a bs that is no multiple of the {block}-byte sectors of {entry.get('device')}"
+        f"target {layout.target}: workload {name!r} has a bs or offset that is no multiple of the {block}-byte sectors of "
+        f"{entry.get('device')}"
         for name in sorted(wrong)
     ]
 
