@@ -11,7 +11,9 @@ kept as a note, once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
+import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -309,4 +311,7 @@ def _last_words(channel: Channel, decoder: Decoder | None = None) -> str:
     said = f": {_brief('; '.join(lines[-3:]))}" if lines else ""
     if channel.exit_status is None:
         return f"the connection to the agent was lost{said}"
+    if channel.exit_status > 128:
+        with contextlib.suppress(ValueError):
+            return f"the agent was ended by {signal.Signals(channel.exit_status - 128).name}{said}"
     return f"the agent ended with status {channel.exit_status}{said}"

@@ -90,6 +90,7 @@ async def test_a_named_baseline_that_is_missing_refuses_before_any_guest_starts(
     assert files == [], "nothing was laid out"
 
 
+@pytest.mark.slow
 async def test_a_named_baseline_may_be_skipped_where_it_is_missing(tmp_path: Path) -> None:
     ended, _ = await _run_with_one_lacking_fio(tmp_path, "{engines: [fio-io_uring], when_missing: skip}")
     assert ended.status == 0, ended.out + ended.err

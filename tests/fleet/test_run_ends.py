@@ -29,7 +29,6 @@ lost_time_probe: 0
 """
 SLOW_LAYOUT = LONG.replace("size: 8m", "size: 256m") + "impact: {max_rate: 8MB/s}\n"
 INTO_THE_IO_S = 1.0  # from the announcement of a round until its I/O surely runs
-ENGINES = ("calyx", "fio-io_uring")
 
 
 async def test_an_interrupt_while_connecting(tmp_path: Path) -> None:
@@ -60,10 +59,10 @@ async def test_an_interrupt_while_files_are_laid_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "number"),
     [
-        ("calyx", signal.SIGINT),
+        ("calyx", signal.SIGTERM),
         ("fio-io_uring", signal.SIGINT),
-        ("fio-io_uring", signal.SIGTERM),
-        pytest.param("calyx", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("calyx", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("fio-io_uring", signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
 async def test_an_interrupt_in_a_round(engine: str, number: signal.Signals, tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ async def test_a_second_interrupt_leaves_at_once(tmp_path: Path) -> None:
     _check_kept(ended.record)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [pytest.param("calyx", marks=pytest.mark.slow), "fio-io_uring"])
 async def test_a_controller_that_is_killed_leaves_nothing_on_guests(engine: str, tmp_path: Path) -> None:
     """SIGKILL: agents and fio end by themselves within seconds and remove their files; the folder can be read."""
     need_root("fio")
@@ -116,6 +115,43 @@ async def test_a_controller_that_is_killed_leaves_nothing_on_guests(engine: str,
     assert ended.status == -signal.SIGKILL
     _check_kept(ended.record)
     assert await _report_status(ended, tmp_path) == 0
+
+
+@pytest.mark.parametrize("engine", ["calyx", pytest.param("fio-io_uring", marks=pytest.mark.slow)])
+async def test_a_guest_whose_connection_is_cut_in_a_round_costs_the_others_nothing(engine: str, tmp_path: Path) -> None:
+    """A-049: its server dies with all its sessions; the other guest is measured in every round, exit code 3."""
+    need_root("fio")
+    async with guests_up(2, tmp_path) as fleet:
+        started = await _into_a_later_round(fleet, engine, tmp_path)
+        await fleet.stop(fleet.guests[1])
+        ended = await started.ended()
+        await nothing_left(fleet)
+    _check_second_is_lost(ended)
+
+
+@pytest.mark.slow
+async def test_a_guest_whose_agent_is_killed_in_a_round_costs_the_others_nothing(tmp_path: Path) -> None:
+    """Out of memory, say: the reason names the signal, and fio and files of the dead agent are gone soon as well."""
+    need_root("fio")
+    async with guests_up(2, tmp_path) as fleet:
+        started = await _into_a_later_round(fleet, "fio-io_uring", tmp_path)
+        for pid, words in left_processes(fleet).items():
+            if words == next(iter(words.split())) and f"{fleet.guests[1].home}/" in words:
+                os.kill(pid, signal.SIGKILL)
+        ended = await started.ended()
+        await nothing_left(fleet)
+    _check_second_is_lost(ended)
+    assert "ended by SIGKILL" in ended.outcomes["guest2"].reason
+
+
+def _check_second_is_lost(ended: Ended) -> None:
+    said = ended.out + ended.err
+    assert ended.status == 3, said
+    assert {name: outcome.state for name, outcome in ended.outcomes.items()} == {"guest1": "measured", "guest2": "lost"}
+    assert ended.outcomes["guest2"].reason, said
+    assert len(ended.failure_lines("guest2")) == 1, said
+    mine = [m.status for m in ended.record.measurements if m.guest == "guest1"]
+    assert mine == ["ok"] * len(ended.record.plan.rounds)
 
 
 # --- steps -------------------------------------------------------------------------------------------------------

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
+import os
+import pty
 import re
 import signal
+import struct
+import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -18,6 +25,7 @@ from fleet.whole_runs import (
     left_files,
     left_processes,
     nothing_left,
+    processes_below,
     processes_of,
     run,
     say,
@@ -28,6 +36,7 @@ from fleet.whole_runs import (
 
 pytestmark = [pytest.mark.fleet]
 
+GUESTS = re.compile(r"/\S*?/calyx-orch-guests-\w+")
 ESCAPES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")
 
 TWO = """\
@@ -41,6 +50,7 @@ lost_time_probe: 0
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_the_demo_runs_in_time_and_leaves_nothing_but_its_run_folder(tmp_path: Path) -> None:
     """Under 90 s on real I/O; no process, no file besides the run folder, which holds the report."""
@@ -62,6 +72,25 @@ async def test_the_demo_runs_in_time_and_leaves_nothing_but_its_run_folder(tmp_p
     assert f"report: calyx-runs/{folder.name}/report.html" in ended.out
     assert "4 loopback guests are up, each behind its own OpenSSH sshd" in ended.out
     assert not ESCAPES.search(ended.out)
+
+
+async def test_an_interrupted_demo_ends_its_guests_too(tmp_path: Path) -> None:
+    """Ctrl-C in the second round: 130, the run folder, and nothing else."""
+    if not find_sshd():
+        pytest.skip("no sshd is installed: install openssh-server")
+    started = await start("demo", "--guests", "2", "--out", tmp_path / "out", folder=tmp_path / "out", cwd=tmp_path)
+    await started.until("round 2 of")
+    (base,) = {Path(match) for words in processes_below(started.process.pid) for match in GUESTS.findall(words)}
+    assert base.is_dir()
+    started.signal(signal.SIGINT)
+    ended = await started.ended()
+    assert ended.status == 130, ended.out + ended.err
+    assert "Traceback" not in ended.err
+    assert not processes_of(base)
+    assert not base.exists()
+    assert ended.record.status == "interrupted"
+    assert {m.round_index for m in ended.record.measurements if m.status == "ok"} >= {ended.record.plan.rounds[0].index}
+    assert _names_in({tmp_path}) == {tmp_path / "out", tmp_path / "controller-home"}
 
 
 def _names_in(places: set[Path]) -> set[Path]:
@@ -100,11 +129,13 @@ async def test_a_dry_run_tells_the_plan_and_touches_nothing(tmp_path: Path) -> N
     assert len(strict_json(as_json.out)["plan"]["rounds"]) == 9
 
 
-async def test_limit_workload_and_repetitions_choose_what_runs(tmp_path: Path) -> None:
+async def test_limit_workload_and_repetitions_choose_what_runs_and_all_of_it_is_kept(tmp_path: Path) -> None:
+    """The run folder: plan, inventory copy, journal, facts, raw answers for every round and guest, all private."""
     async with guests_up(3, tmp_path) as fleet:
         logs = fleet.guests[1].log.read_text()
         options = ("--limit", "guest[13]", "--workload", "reads*", "--repetitions", "2", "--quiet")
-        ended = await run(inventory_yaml(fleet, body=TWO), tmp_path, *options)
+        text = inventory_yaml(fleet, body=TWO)
+        ended = await run(text, tmp_path, *options)
         assert fleet.guests[1].log.read_text() == logs, "a guest that is not chosen is not touched"
         await nothing_left(fleet)
     assert ended.status == 0, ended.out + ended.err
@@ -114,6 +145,14 @@ async def test_limit_workload_and_repetitions_choose_what_runs(tmp_path: Path) -
     assert len(rounds) == 4
     assert "round 1 of" not in ended.out
     assert not ESCAPES.search(ended.out + ended.err)
+    folder = ended.folder
+    assert (folder / "inventory.yaml").read_text() == text
+    assert len(list((folder / "raw").glob("*/*/result"))) == 4 * 2
+    assert set(json.loads((folder / "facts.json").read_text())) == {"guest1", "guest3"}
+    events = [json.loads(line)["event"] for line in (folder / "journal.jsonl").read_text().splitlines()]
+    for event in ("deployed", "prepared", "Ready", "Armed", "Started", "Reported", "cleaned"):
+        assert events.count(event) >= 2, event
+    assert [path for path in folder.rglob("*") if path.stat().st_mode & 0o077 and path.name != "report.html"] == []
 
 
 async def test_guests_need_no_inventory(tmp_path: Path) -> None:
@@ -141,6 +180,40 @@ async def test_guests_need_no_inventory(tmp_path: Path) -> None:
     assert ended.record.plan.inventory.guests[0].connection.port == guest.port
 
 
+async def test_a_terminal_gets_a_live_table_and_then_the_result(tmp_path: Path) -> None:
+    """On a real terminal (a pty): the fleet's table is drawn over itself with the time left; the cursor is given back."""
+    async with guests_up(2, tmp_path) as fleet:
+        (tmp_path / "inventory.yaml").write_text(inventory_yaml(fleet, body=TWO))
+        controller, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 150, 0, 0))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "calyx_orch.cli", "run", "inventory.yaml", "--out", "run", "--repetitions", "1",
+            cwd=tmp_path, env={**os.environ, "TERM": "xterm-256color"}, stdin=terminal, stdout=terminal, stderr=terminal,
+        )  # fmt: skip
+        os.close(terminal)
+        shown = await asyncio.to_thread(_all_of, controller)
+        assert await process.wait() == 0, shown
+        await nothing_left(fleet)
+    assert "\x1b[" in shown
+    assert re.search(r"guest1.*guest2", shown, re.DOTALL)
+    assert shown.rfind("\x1b[?25h") > shown.find("\x1b[?25l") >= 0, "the cursor is hidden and shown again"
+    assert re.search(r"left", shown), "time left"
+    assert "run folder: run" in shown[shown.rfind("\x1b[?25h") :]
+
+
+def _all_of(terminal: int) -> str:
+    """What comes out of a terminal until its other side is closed."""
+    found = b""
+    try:
+        while data := os.read(terminal, 65536):
+            found += data
+    except OSError:  # EIO: the other side is closed
+        pass
+    finally:
+        os.close(terminal)
+    return found.decode(errors="replace")
+
+
 async def test_an_inventory_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) -> None:
     """All errors at once, each with file, line and column; exit 2."""
     text = "guests:\n  vm1: {prot: 22}\n  vm2: {}\ndefaults:\n  targets: {data: relative/path}\n"
@@ -150,19 +223,3 @@ async def test_an_inventory_that_is_wrong_is_refused_before_anything_starts(tmp_
     assert re.search(r"inventory\.yaml:5:\d+: .*relative path", ended.err), ended.err
     assert ended.out == ""
     assert not (tmp_path / "run").exists()
-
-
-async def test_what_was_measured_is_on_the_disk_after_each_round(tmp_path: Path) -> None:
-    """The run folder: plan, inventory copy, journal, facts, raw answers for every round and guest, all private."""
-    async with guests_up(2, tmp_path) as fleet:
-        text = inventory_yaml(fleet, body=TINY.replace("repetitions: 1", "repetitions: 2"))
-        ended = await run(text, tmp_path)
-    folder = ended.folder
-    assert ended.status == 0, ended.out + ended.err
-    assert (folder / "inventory.yaml").read_text() == text
-    assert len(list((folder / "raw").glob("*/*/result"))) == 4
-    assert set(json.loads((folder / "facts.json").read_text())) == {"guest1", "guest2"}
-    events = [json.loads(line)["event"] for line in (folder / "journal.jsonl").read_text().splitlines()]
-    for event in ("deployed", "prepared", "Ready", "Armed", "Started", "Reported", "cleaned"):
-        assert events.count(event) >= 2, event
-    assert [p for p in folder.rglob("*") if p.stat().st_mode & 0o077 and p.name != "report.html"] == []

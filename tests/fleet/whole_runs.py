@@ -17,7 +17,7 @@ import pytest
 
 from calyx_agent import executables as shipped
 from calyx_orch.analysis.summary import Summary, summarise
-from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, find_sshd
+from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, _descendants, find_sshd
 from calyx_orch.model import GuestOutcome, RunRecord
 from calyx_orch.store import archive
 
@@ -183,6 +183,11 @@ def _command(entry: Path) -> str:
         return (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() or entry.name
     except OSError:
         return entry.name
+
+
+def processes_below(pid: int) -> list[str]:
+    """The command lines of all processes that descend from this one."""
+    return [_command(Path(f"/proc/{child}")) for child in _descendants(pid)]
 
 
 def left_processes(fleet: LoopbackFleet) -> dict[int, str]:
