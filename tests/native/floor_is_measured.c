@@ -1,0 +1,41 @@
+// Is the noise floor the engine's loop without any I/O: counted, far below a disk, in every set-up, and refused in
+// words?
+#include "check.h"
+#include "ring.h"
+
+#define ENOUGH_NS 1000000u /* a NOP takes under a microsecond; a machine that others keep busy some more */
+
+static void measure(enum calyx_setup setup, uint32_t iodepth)
+{
+	char reason[CALYX_REASON_MAX] = "";
+	struct calyx_floor floor;
+	int error = calyx_floor_measure(setup, CALYX_REFILL_EACH, iodepth, 50 * MS, &floor, reason);
+
+	CHECK(error == 0, "setup %d: %s", (int)setup, reason);
+	CHECK(floor.ios > 100, "setup %d: %" PRIu64 " NOPs", (int)setup, floor.ios);
+	CHECK(floor.ns_per_io == 50 * MS / floor.ios, "%" PRIu64 " ns each", floor.ns_per_io);
+	CHECK(floor.p50_ns > 0 && floor.p50_ns <= floor.p99_ns, "p50 %" PRIu64 " p99 %" PRIu64, floor.p50_ns,
+	      floor.p99_ns);
+	CHECK(floor.p50_ns < ENOUGH_NS * iodepth, "p50 %" PRIu64 " ns", floor.p50_ns);
+	CHECK(floor.setup.took == setup && floor.clock.cost_ns > 0, "set-up and clock are told");
+}
+
+int main(void)
+{
+	char reason[CALYX_REASON_MAX] = "";
+	uint32_t setups, features;
+	struct calyx_floor floor;
+
+	if (calyx_ring_probe(&setups, &features) < 0)
+		SKIP("no io_uring here");
+	for (enum calyx_setup setup = CALYX_SETUP_SQPOLL; setup <= CALYX_SETUP_PLAIN; setup++) {
+		if (!(setups & 1u << setup) || (setup == CALYX_SETUP_SQPOLL && sysconf(_SC_NPROCESSORS_ONLN) < 2))
+			continue;
+		measure(setup, 1);
+		measure(setup, 32);
+	}
+	CHECK(calyx_floor_measure(CALYX_SETUP_PSYNC, CALYX_REFILL_EACH, 2, 50 * MS, &floor, reason) == -EINVAL, "'%s'",
+	      reason);
+	CHECK(reason[0] != 0, "in words");
+	return 0;
+}
