@@ -27,18 +27,61 @@ static int list_allowed_cpus(struct calyx_crew *crew, int *cpus, int capacity)
 	return count;
 }
 
-/* Every second CPU goes to a poller, starting with the last one: the first ones take most interrupts. */
+static bool has_cpu(const uint64_t *cpus, int cpu)
+{
+	return cpus[cpu / 64] >> (cpu % 64) & 1;
+}
+
+/* cpus_allowed: one CPU a thread, in turn. */
+static int place_threads(struct calyx_crew *crew, char *reason)
+{
+	int cpus[CALYX_CPU_WORDS * 64], count = 0;
+	int may = list_allowed_cpus(crew, cpus, CALYX_CPU_WORDS * 64);
+
+	for (int cpu = 0; cpu < CALYX_CPU_WORDS * 64; cpu++) {
+		if (!has_cpu(crew->job.cpus_allowed, cpu))
+			continue;
+		if (may > 0 && !has_cpu(crew->allowed_cpus, cpu))
+			return calyx_refuse(reason, -EINVAL,
+					    "cpus_allowed names CPU %d: there is none, or this process may not use it",
+					    cpu);
+		cpus[count++] = cpu;
+	}
+	for (uint32_t i = 0; i < crew->job.paths_count && count > 0; i++)
+		crew->workers[i].cpu = cpus[i % (uint32_t)count];
+	return 0;
+}
+
+/* Every second CPU goes to a poller, starting with the last one: the first ones take most interrupts. Threads that are
+ * pinned have theirs already. */
 static int place_pollers(struct calyx_crew *crew, char *reason)
 {
-	int cpus[CALYX_CPU_WORDS * 64];
+	int cpus[CALYX_CPU_WORDS * 64], left = 0;
 	int count = list_allowed_cpus(crew, cpus, CALYX_CPU_WORDS * 64);
+	uint32_t step = crew->workers[0].cpu < 0 ? 2 : 1, pollers;
 
 	if (count == 1)
 		return calyx_refuse(
 			reason, -EINVAL,
 			"setup=sqpoll needs two CPUs: its poller and the job would wait for each other on one");
-	for (uint32_t i = 0; i < crew->job.paths_count && count > 1; i++)
-		crew->workers[i].poller_cpu = cpus[(uint32_t)(count - 1) - (2 * i) % (uint32_t)count];
+	for (uint32_t i = 0; i < crew->job.paths_count && step == 1; i++)
+		crew->allowed_cpus[crew->workers[i].cpu / 64] &= ~(1ull << (crew->workers[i].cpu % 64));
+	for (int i = 0; i < count; i++) {
+		if (has_cpu(crew->allowed_cpus, cpus[i]))
+			cpus[left++] = cpus[i];
+	}
+	pollers = (uint32_t)left / step;
+	if (count > 0 && pollers == 0)
+		return calyx_refuse(
+			reason, -EINVAL,
+			"setup=sqpoll: the threads are pinned to all CPUs (cpus_allowed): leave one for the "
+			"pollers");
+	for (uint32_t i = 0; i < crew->job.paths_count && pollers > 0; i++) {
+		int cpu = cpus[(uint32_t)(left - 1) - step * (i % pollers)];
+
+		crew->workers[i].poller_cpu = cpu;
+		crew->poller_cpus[cpu / 64] |= 1ull << (cpu % 64);
+	}
 	return 0;
 }
 
@@ -102,6 +145,9 @@ int calyx_choose_setup(struct calyx_crew *crew, char *reason)
 	int error = -EINVAL;
 
 	choose_pages(crew);
+	error = place_threads(crew, reason);
+	if (error)
+		return error;
 	if (wanted == CALYX_SETUP_PSYNC) {
 		crew->took = wanted;
 		return 0;

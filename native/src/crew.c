@@ -90,7 +90,10 @@ static int copy_job(struct calyx_crew *crew, const struct calyx_job *job)
 	crew->paths = calloc(job->paths_count, sizeof(*crew->paths));
 	crew->workers = calloc(job->paths_count, sizeof(*crew->workers));
 	crew->intervals = calloc(intervals + 1, sizeof(*crew->intervals));
-	if (!crew->paths || !crew->workers || !crew->intervals)
+	if (job->arrival != CALYX_ARRIVAL_CLOSED)
+		crew->intended = calloc(CALYX_DIR_SYNC, sizeof(*crew->intended));
+	if (!crew->paths || !crew->workers || !crew->intervals ||
+	    (job->arrival != CALYX_ARRIVAL_CLOSED && !crew->intended))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < job->paths_count; i++) {
 		crew->paths[i] = strdup(job->paths[i]);
@@ -98,6 +101,7 @@ static int copy_job(struct calyx_crew *crew, const struct calyx_job *job)
 			return -ENOMEM;
 		crew->workers[i].crew = crew;
 		crew->workers[i].index = i;
+		crew->workers[i].cpu = -1;
 		crew->workers[i].poller_cpu = -1;
 		crew->workers[i].fd = -1;
 		crew->workers[i].ring.fd = -1;
@@ -216,6 +220,8 @@ static int settle_setup(struct calyx_crew *crew, char *reason)
 			return calyx_refuse(reason, -EINVAL, "job %" PRIu32 " got another set-up than job 0", i);
 	}
 	crew->setup.buffer_bytes *= crew->spawned;
+	for (uint32_t i = 0; i < crew->spawned && crew->workers[i].cpu >= 0; i++)
+		crew->setup.cpus[crew->setup.cpus_count++] = (uint16_t)crew->workers[i].cpu;
 	memcpy(crew->setup.why, crew->why, sizeof(crew->why));
 	return 0;
 }
@@ -227,6 +233,9 @@ static void free_crew(struct calyx_crew *crew)
 		free(crew->workers[i].free_slots);
 		free(crew->workers[i].resume_slots);
 		free(crew->workers[i].directions);
+		free(crew->workers[i].shapes);
+		free(crew->workers[i].intended);
+		calyx_verify_free(&crew->workers[i].verify);
 		free(crew->workers[i].intervals);
 	}
 	for (uint32_t i = 0; crew->paths && i < crew->job.paths_count; i++)
@@ -234,6 +243,7 @@ static void free_crew(struct calyx_crew *crew)
 	free(crew->paths);
 	free(crew->workers);
 	free(crew->intervals);
+	free(crew->intended);
 	free(crew);
 }
 

@@ -16,9 +16,12 @@
 #include <stdint.h>
 
 #include "calyx/engine.h"
+#include "data.h"
+#include "job.h"
 #include "offsets.h"
 #include "pace.h"
 #include "ring.h"
+#include "verify.h"
 
 enum calyx_command { CALYX_OPENING, CALYX_DROP_BUFFERS, CALYX_READY, CALYX_START, CALYX_QUIT };
 enum calyx_stop { CALYX_STOP_NONE, CALYX_STOP_BY_CALLER, CALYX_STOP_BY_FAILURE };
@@ -27,8 +30,6 @@ enum calyx_stop { CALYX_STOP_NONE, CALYX_STOP_BY_CALLER, CALYX_STOP_BY_FAILURE }
 #define CALYX_DATA_TICK (1ull << 32)
 #define CALYX_DATA_PACE (2ull << 32)
 #define CALYX_DATA_CANCEL (3ull << 32)
-
-#define CALYX_CPU_WORDS 64 /* 4096 CPUs */
 
 /* One place in the queue. published_ns is 0 while the slot is free; another thread reads it for the age of the oldest
  * I/O. */
@@ -40,6 +41,14 @@ struct calyx_slot {
 	enum calyx_direction direction;
 };
 
+/* What an I/O carries besides in a shaped job (shape.c). */
+struct calyx_shape {
+	uint64_t due_ns; /* its intended start */
+	uint32_t length;
+	uint32_t generation; /* verify: of a write; of a read, the newest write that came before it */
+	bool certain;	     /* verify: no write to the read's blocks was in flight */
+};
+
 struct calyx_counts {
 	uint64_t submitted, eagain, short_ios, unfinished, errors;
 };
@@ -49,6 +58,7 @@ struct calyx_worker {
 	uint32_t index;
 	pthread_t thread;
 	bool spawned;
+	int cpu;	/* that this thread is pinned to; -1 none */
 	int poller_cpu; /* SQPOLL: the CPU of the kernel's thread; -1 none */
 
 	/* What the loop touches at each I/O. */
@@ -58,10 +68,24 @@ struct calyx_worker {
 	uint32_t *resume_slots, resume_count; /* the rest of short I/O, and retries */
 	uint32_t in_flight;		      /* published and not yet completed */
 	uint8_t opcodes[CALYX_DIRECTIONS];
+	uint32_t fsync_flags;
+	bool shaped;
 	int fd;
 	uint64_t data_tag, data_counter;
 	struct calyx_offsets offsets;
 	struct calyx_pace pace;
+	bool timed; /* I/O may have to wait for its time */
+
+	/* Of a shaped job alone. */
+	struct calyx_shape *shapes;	  /* by slot */
+	struct calyx_histogram *intended; /* open loop: of reads and of writes; else NULL */
+	struct calyx_verify verify;
+	struct calyx_dedupe dedupe;
+	unsigned char *reads, *originals; /* within the pool */
+	uint64_t reads_stride;
+	bool thinking;
+	uint32_t think_left;
+	uint64_t think_until_ns; /* 0: I/O is still in flight */
 
 	/* The loop's times and state. */
 	uint64_t now_ns, window_start_ns, window_end_ns, deadline_ns, drain_until_ns;
@@ -69,8 +93,8 @@ struct calyx_worker {
 	struct __kernel_timespec tick_time, pace_time;
 	uint64_t stuck_since_ns; /* since when the kernel takes no submission; 0: it does */
 	uint32_t error_streak;
-	bool draining, cancelled;
-	struct calyx_interval *interval; /* of the current pass, NULL outside the window or without a series */
+	bool draining, cancelled, ending; /* ending: the fsync of end_fsync is counted outside the window */
+	struct calyx_interval *interval;  /* of the current pass, NULL outside the window or without a series */
 	bool in_window;
 
 	/* Results: written by the worker alone, read by others once it has finished. */
@@ -92,7 +116,7 @@ struct calyx_worker {
 	char open_reason[CALYX_REASON_MAX];
 	unsigned char *pool;
 	size_t pool_bytes, pool_map_bytes; /* used, and mapped: whole huge pages */
-	uint32_t turns; /* variants of data per slot */
+	uint32_t turns;			   /* variants of data per slot */
 	struct calyx_setup_taken taken;
 };
 
@@ -105,6 +129,7 @@ struct calyx_crew {
 	char why[CALYX_REASON_MAX];
 	struct calyx_setup_taken setup;
 	uint64_t allowed_cpus[CALYX_CPU_WORDS];
+	uint64_t poller_cpus[CALYX_CPU_WORDS]; /* no thread of ours runs on these */
 
 	_Atomic uint32_t command;  /* a futex */
 	_Atomic uint32_t reports;  /* a futex: workers that have worked through the current command */
@@ -115,6 +140,7 @@ struct calyx_crew {
 	struct calyx_worker *workers;
 	uint32_t spawned;
 	struct calyx_interval *intervals;
+	struct calyx_histogram *intended;
 	uint32_t intervals_count;
 	bool merged, abandoned;
 	struct calyx_result result;
@@ -147,7 +173,14 @@ void calyx_crew_merge(struct calyx_crew *crew);
 void calyx_worker_open(struct calyx_worker *worker);
 void calyx_worker_drop_buffers(struct calyx_worker *worker);
 void calyx_worker_close(struct calyx_worker *worker);
-uint64_t calyx_pool_bytes(const struct calyx_job *job, uint32_t *turns);
+/* pool.c: fills the buffers before the start, and sets what points into them. */
+void calyx_pool_fill(struct calyx_worker *worker);
+/* shape.c: a slot has its direction and offset: gives it data, and its place in time. */
+void calyx_shape_prepare(struct calyx_worker *worker, uint32_t index, uint32_t length);
+bool calyx_shape_may_issue(struct calyx_worker *worker);
+/* An I/O has ended, whole or (done false) not. False when it may not be counted as good. */
+bool calyx_shape_end(struct calyx_worker *worker, uint32_t index, bool done);
+bool calyx_job_is_shaped(const struct calyx_job *job);
 /* startline.c: false when a stop came first. It asks for precedence; leave gives that up. */
 bool calyx_startline_wait(struct calyx_crew *crew, uint64_t start_ns);
 void calyx_startline_leave(void);

@@ -4,11 +4,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "calyx/engine.h"
+#include "job.h"
 #include "reason.h"
 
 #define DIRECT_ALIGNMENT 512u
-#define BUFFER_BYTES_MAX (1ull << 30) /* the kernel registers at most 1 GiB in one piece */
 #define DURATION_NS_MAX (30ull * 24 * 3600 * 1000000000)
 #define INTERVALS_MAX 1000000u
 #define INTERVAL_NS_MIN 1000000u
@@ -46,11 +45,11 @@ static int check_pattern(const struct calyx_job *job, char *reason)
 	if (job->iodepth < 1 || job->iodepth > CALYX_IODEPTH_MAX)
 		return calyx_refuse(reason, -EINVAL, "iodepth is %" PRIu32 ": it goes from 1 to %d", job->iodepth,
 				    CALYX_IODEPTH_MAX);
-	if (job->bs > BUFFER_BYTES_MAX / job->iodepth)
+	if (job->bs > CALYX_BUFFER_BYTES_MAX / job->iodepth)
 		return calyx_refuse(reason, -EINVAL,
 				    "bs=%" PRIu64 " times iodepth=%" PRIu32
 				    " is more than %llu bytes of buffers a thread",
-				    job->bs, job->iodepth, BUFFER_BYTES_MAX);
+				    job->bs, job->iodepth, CALYX_BUFFER_BYTES_MAX);
 	if (job->size < job->bs)
 		return calyx_refuse(reason, -EINVAL, "size is %" PRIu64 ": smaller than one block of %" PRIu64,
 				    job->size, job->bs);
@@ -98,7 +97,8 @@ static int check_setup(const struct calyx_job *job, char *reason)
 	if (job->setup == CALYX_SETUP_PSYNC && job->iopoll)
 		return calyx_refuse(reason, -EINVAL, "setup=psync cannot poll: iopoll is io_uring's");
 	if (job->setup == CALYX_SETUP_PSYNC && job->buffers == CALYX_BUFFERS_REGISTERED)
-		return calyx_refuse(reason, -EINVAL, "setup=psync has no registered buffers: use buffers=auto or plain");
+		return calyx_refuse(reason, -EINVAL,
+				    "setup=psync has no registered buffers: use buffers=auto or plain");
 	if (job->iopoll && !job->direct)
 		return calyx_refuse(reason, -EINVAL, "iopoll needs direct=1: buffered I/O cannot be polled for");
 	if (job->iopoll && job->fsync)
@@ -111,7 +111,8 @@ int calyx_job_check(const struct calyx_job *job, char *reason)
 	int error;
 
 	if ((error = check_paths(job, reason)) || (error = check_pattern(job, reason)) ||
-	    (error = check_times(job, reason)) || (error = check_setup(job, reason)))
+	    (error = check_times(job, reason)) || (error = check_setup(job, reason)) ||
+	    (error = calyx_job_check_words(job, reason)))
 		return error;
 	if ((unsigned)job->refill > CALYX_REFILL_BATCH)
 		return calyx_refuse(reason, -EINVAL, "refill is %d: not one of each batch", (int)job->refill);

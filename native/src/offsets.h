@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "calyx/engine.h"
+#include "distribution.h"
 
 struct calyx_offsets {
 	enum calyx_rw rw;
@@ -19,6 +20,15 @@ struct calyx_offsets {
 	uint64_t offset_state, mix_state;
 	uint64_t position[2]; /* next block of sequential reads and writes */
 	uint32_t writes_since_sync;
+
+	/* Of a shaped job alone, by direction: */
+	uint64_t base, size, split_state;
+	struct {
+		uint64_t align, at; /* offsets are multiples of it; where the next sequential I/O begins */
+		struct calyx_spread spread;
+		uint32_t length[CALYX_SPLIT_MAX];
+		uint8_t length_of[100]; /* by percent of the I/Os */
+	} shape[2];
 };
 
 struct calyx_offset {
@@ -48,7 +58,12 @@ static inline uint64_t calyx_random_below(uint64_t *state, uint64_t below)
 
 bool calyx_rw_reads(enum calyx_rw rw);
 bool calyx_rw_writes(enum calyx_rw rw);
+bool calyx_rw_is_random(enum calyx_rw rw);
 void calyx_offsets_init(struct calyx_offsets *offsets, const struct calyx_job *job, uint32_t thread);
 struct calyx_offset calyx_offsets_next(struct calyx_offsets *offsets);
+/* The same with all of fio's words: an offset, sizes by percent, a distribution. length is untouched for an fsync. */
+struct calyx_offset calyx_offsets_next_shaped(struct calyx_offsets *offsets, uint32_t *length);
+/* The smallest block of a direction. */
+uint64_t calyx_bs_min(const struct calyx_job *job, enum calyx_direction direction);
 
 #endif

@@ -2,23 +2,49 @@
 // Pacing as fio's rate_iops does it (pace.h).
 #include "pace.h"
 
+#include <math.h>
+
+#include "offsets.h"
+
 #define SECOND_NS 1000000000ull
 
-void calyx_pace_init(struct calyx_pace *pace, uint64_t rate_iops, uint64_t start_ns)
+void calyx_pace_init(struct calyx_pace *pace, uint64_t rate, uint64_t start_ns)
 {
-	*pace = (struct calyx_pace){.rate_iops = rate_iops, .start_ns = start_ns};
+	*pace = (struct calyx_pace){.rate = rate, .start_ns = start_ns};
+}
+
+void calyx_pace_make_poisson(struct calyx_pace *pace, uint64_t seed)
+{
+	pace->poisson = true;
+	pace->state = seed;
+	pace->next_ns = pace->start_ns;
+}
+
+void calyx_pace_advance(struct calyx_pace *pace, uint64_t amount)
+{
+	double u, gap_ns;
+
+	pace->issued += amount;
+	if (!pace->poisson)
+		return;
+	u = (double)(calyx_random_next(&pace->state) >> 11) * 0x1p-53;
+	gap_ns = -log1p(-u) / (double)pace->rate * 1e9 + pace->fraction_ns;
+	pace->next_ns += (uint64_t)gap_ns;
+	pace->fraction_ns = gap_ns - floor(gap_ns);
 }
 
 uint64_t calyx_pace_due_ns(const struct calyx_pace *pace)
 {
-	if (!pace->rate_iops)
+	if (!pace->rate)
 		return pace->start_ns;
+	if (pace->poisson)
+		return pace->next_ns;
 	/* Whole seconds apart, so that issued * 10^9 cannot overflow and no rounding adds up. */
-	return pace->start_ns + pace->issued / pace->rate_iops * SECOND_NS +
-	       pace->issued % pace->rate_iops * SECOND_NS / pace->rate_iops;
+	return pace->start_ns + pace->issued / pace->rate * SECOND_NS +
+	       pace->issued % pace->rate * SECOND_NS / pace->rate;
 }
 
 bool calyx_pace_is_due(const struct calyx_pace *pace, uint64_t now_ns)
 {
-	return !pace->rate_iops || calyx_pace_due_ns(pace) <= now_ns;
+	return !pace->rate || calyx_pace_due_ns(pace) <= now_ns;
 }

@@ -13,6 +13,7 @@
 #define RETRIES_MAX 100 /* of one I/O that ends in EAGAIN */
 #define ERROR_STREAK_MAX 100
 #define ERRORS_MAX 1000
+#define LATE_NS 1000000u
 
 /* One thread's failure ends the job: the others drain and report what they have. The first sentence stands. */
 void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
@@ -28,12 +29,10 @@ void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
 	atomic_compare_exchange_strong(&w->crew->stop, &none, CALYX_STOP_BY_FAILURE);
 }
 
-static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
+static void count_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
 {
 	struct calyx_error_count *entry = w->errors;
 
-	w->counts.errors++;
-	w->error_streak++;
 	w->directions[slot->direction].errors++;
 	for (uint32_t i = 0; i < w->errors_count; i++, entry++) {
 		if (entry->direction == slot->direction && entry->error == error)
@@ -45,6 +44,13 @@ static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, 
 	}
 	if (entry < &w->errors[w->errors_count])
 		entry->count++;
+}
+
+static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
+{
+	count_error(w, slot, error);
+	w->counts.errors++;
+	w->error_streak++;
 	if (w->error_streak >= ERROR_STREAK_MAX || w->counts.errors >= ERRORS_MAX)
 		calyx_worker_fail(w,
 				  "job %" PRIu32 ": %" PRIu64 " I/Os failed, the last one with %s at offset %" PRIu64,
@@ -75,11 +81,28 @@ static void record(struct calyx_worker *w, const struct calyx_slot *slot, uint32
 		w->interval->latency_max_ns = latency_ns;
 }
 
+/* Made twice, as in engine.c: for plain jobs all that is shaped is left out. */
+#define TWICE static inline __attribute__((always_inline))
+
+/* An open loop has two latencies (Gil Tene's wrk2): from when the I/O was due, which counts how long it waited behind
+ * others, and from when it really began. Neither is made of the other. */
+static void record_intended(struct calyx_worker *w, uint32_t index)
+{
+	const struct calyx_slot *slot = &w->slots[index];
+	uint64_t due_ns = w->shapes[index].due_ns;
+
+	if (!w->in_window || slot->direction == CALYX_DIR_SYNC)
+		return;
+	calyx_histogram_record(&w->intended[slot->direction], w->now_ns - due_ns);
+	w->directions[slot->direction].late +=
+		atomic_load_explicit(&slot->published_ns, memory_order_relaxed) > due_ns + LATE_NS;
+}
+
 /* Returns the bytes of a complete I/O, or -1 when there is nothing to count: an error, a retry, a rest to do. */
-static int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer)
+TWICE int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer, bool shaped)
 {
 	struct calyx_slot *slot = &w->slots[index];
-	uint32_t wanted = (uint32_t)w->crew->job.bs;
+	uint32_t wanted = shaped ? w->shapes[index].length : (uint32_t)w->crew->job.bs;
 
 	if ((answer == -EAGAIN || answer == -EINTR) && slot->retries < RETRIES_MAX && !w->draining) {
 		slot->retries++;
@@ -102,6 +125,8 @@ static int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer)
 	if (answer <= 0 || slot->direction == CALYX_DIR_SYNC || (uint32_t)answer > wanted - slot->done) {
 		/* 0 bytes is the end of the file (or a device that wrote nothing): asking again would never end. */
 		record_error(w, slot, answer < 0 ? -answer : answer == 0 ? ENODATA : EIO);
+		if (shaped)
+			calyx_shape_end(w, index, false);
 		calyx_slot_release(w, index);
 		return -1;
 	}
@@ -117,6 +142,13 @@ static int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer)
 		}
 		return -1;
 	}
+	if (shaped && !calyx_shape_end(w, index, true)) {
+		count_error(w, slot, EILSEQ);
+		calyx_slot_release(w, index);
+		return -1;
+	}
+	if (shaped && w->intended)
+		record_intended(w, index);
 	record(w, slot, wanted);
 	calyx_slot_release(w, index);
 	return wanted;
@@ -127,11 +159,15 @@ static void begin_pass(struct calyx_worker *w)
 	w->now_ns = calyx_now_ns();
 	w->in_window = w->now_ns >= w->window_start_ns && w->now_ns < w->window_end_ns;
 	w->interval = NULL;
+	if (w->ending) {
+		w->in_window = true;
+		return;
+	}
 	if (w->in_window && w->crew->intervals_count)
 		w->interval = &w->intervals[(w->now_ns - w->window_start_ns) / w->crew->job.interval_ns];
 }
 
-void calyx_worker_reap(struct calyx_worker *w)
+TWICE void reap_as(struct calyx_worker *w, bool shaped)
 {
 	struct calyx_ring *ring = &w->ring;
 	uint32_t tail = __atomic_load_n(ring->cq_tail, __ATOMIC_ACQUIRE), head = *ring->cq_head;
@@ -155,7 +191,7 @@ void calyx_worker_reap(struct calyx_worker *w)
 					  ": the kernel completed an I/O that is not in flight (user_data %llu)",
 					  w->index, (unsigned long long)cqe->user_data);
 		} else {
-			count = complete(w, (uint32_t)cqe->user_data, cqe->res);
+			count = complete(w, (uint32_t)cqe->user_data, cqe->res, shaped);
 			ios += count >= 0;
 			bytes += count >= 0 ? (uint64_t)count : 0;
 		}
@@ -168,4 +204,12 @@ void calyx_worker_reap(struct calyx_worker *w)
 		atomic_store_explicit(&w->bytes, atomic_load_explicit(&w->bytes, memory_order_relaxed) + bytes,
 				      memory_order_relaxed);
 	}
+}
+
+void calyx_worker_reap(struct calyx_worker *w)
+{
+	if (w->shaped)
+		reap_as(w, true);
+	else
+		reap_as(w, false);
 }

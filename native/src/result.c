@@ -23,6 +23,14 @@ static void merge_errors(struct calyx_result *result, const struct calyx_worker 
 	}
 }
 
+static void merge_verified(struct calyx_verified *into, const struct calyx_verified *from)
+{
+	into->checked += from->checked;
+	into->bad += from->bad;
+	for (uint32_t i = 0; i < from->first_bad_count && into->first_bad_count < CALYX_BAD_MAX; i++)
+		into->first_bad[into->first_bad_count++] = from->first_bad[i];
+}
+
 static void merge_worker(struct calyx_crew *crew, const struct calyx_worker *w)
 {
 	struct calyx_result *result = &crew->result;
@@ -39,6 +47,7 @@ static void merge_worker(struct calyx_crew *crew, const struct calyx_worker *w)
 		into->bytes += w->directions[d].bytes;
 		into->errors += w->directions[d].errors;
 		into->short_ios += w->directions[d].short_ios;
+		into->late += w->directions[d].late;
 		calyx_histogram_merge(&into->latency, &w->directions[d].latency);
 	}
 	for (uint32_t i = 0; i < crew->intervals_count; i++) {
@@ -52,6 +61,9 @@ static void merge_worker(struct calyx_crew *crew, const struct calyx_worker *w)
 		if (from->latency_max_ns > into->latency_max_ns)
 			into->latency_max_ns = from->latency_max_ns;
 	}
+	for (int d = 0; w->intended && d < CALYX_DIR_SYNC; d++)
+		calyx_histogram_merge(&crew->intended[d], &w->intended[d]);
+	merge_verified(&result->verified, &w->verify.found);
 	result->enter_calls += w->ring.enter_calls;
 	result->wakeups += w->ring.wakeups;
 	result->submitted += w->counts.submitted;
@@ -82,6 +94,9 @@ void calyx_crew_merge(struct calyx_crew *crew)
 	}
 	for (int d = 0; d < CALYX_DIRECTIONS; d++)
 		calyx_histogram_init(&result->directions[d].latency);
+	result->latency_intended = crew->intended;
+	for (int d = 0; crew->intended && d < CALYX_DIR_SYNC; d++)
+		calyx_histogram_init(&crew->intended[d]);
 	for (uint32_t i = 0; i < crew->spawned; i++) {
 		const struct calyx_worker *w = &crew->workers[i];
 

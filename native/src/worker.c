@@ -28,7 +28,8 @@ static int open_file(struct calyx_worker *w)
 {
 	const struct calyx_job *job = &w->crew->job;
 	const char *path = job->paths[w->index];
-	int access = calyx_rw_writes(job->rw) ? O_RDWR : O_RDONLY;
+	/* O_SYNC cannot be set later. */
+	int access = (calyx_rw_writes(job->rw) ? O_RDWR : O_RDONLY) | (job->sync ? O_SYNC : 0);
 	struct stat status;
 	int error;
 
@@ -40,32 +41,33 @@ static int open_file(struct calyx_worker *w)
 		return calyx_refuse(w->open_reason, error, "cannot look at %s: %s", path, calyx_error_text(error).text);
 	if (!S_ISREG(status.st_mode))
 		return calyx_refuse(w->open_reason, -EINVAL, "%s is not a regular file", path);
-	if ((uint64_t)status.st_size < job->size)
+	if ((uint64_t)status.st_size < job->offset + job->size)
 		return calyx_refuse(w->open_reason, -EINVAL, "%s has %" PRIu64 " bytes; the job uses %" PRIu64, path,
-				    (uint64_t)status.st_size, job->size);
+				    (uint64_t)status.st_size, job->offset + job->size);
 	/* O_NONBLOCK only kept a FIFO from blocking the open; on a file it would turn full queues into EAGAIN. */
 	error = calyx_sys->set_flags(w->fd, job->direct ? O_DIRECT : 0);
 	if (error)
 		return calyx_refuse(w->open_reason, error, "%s: the file system refuses direct I/O: %s", path,
 				    calyx_error_text(error).text);
-	if (!job->direct)
+	/* Pages that are not written back yet would stay. */
+	if (!job->direct) {
+		calyx_sys->fsync(w->fd);
 		calyx_sys->forget_cache(w->fd);
+	}
 	w->taken.direct = job->direct;
 	return 0;
 }
 
 /* A block below the logical block size fails only at the first I/O, so one block is read now, and on EINVAL the
  * smallest size that can be had is looked for. */
-static int probe_direct(struct calyx_worker *w)
+static int probe_block(struct calyx_worker *w, uint64_t bs)
 {
 	const struct calyx_job *job = &w->crew->job;
 	const char *path = job->paths[w->index];
 	int64_t count;
 
-	if (!job->direct)
-		return 0;
 	/* The second block: the first one is aligned to anything. */
-	count = calyx_sys->pread(w->fd, w->pool, job->bs, job->size >= 2 * job->bs ? job->bs : 0);
+	count = calyx_sys->pread(w->fd, w->pool, bs, job->offset + (job->size >= 2 * bs ? bs : 0));
 	if (count >= 0)
 		return 0;
 	if (count != -EINVAL)
@@ -75,20 +77,26 @@ static int probe_direct(struct calyx_worker *w)
 		if (calyx_sys->pread(w->fd, w->pool, size, size) >= 0)
 			return calyx_refuse(w->open_reason, -EINVAL,
 					    "%s: bs=%" PRIu64 " does not fit direct I/O here: use a multiple of %u",
-					    path, job->bs, size);
+					    path, bs, size);
 	}
-	return calyx_refuse(w->open_reason, -EINVAL, "%s: bs=%" PRIu64 " does not fit direct I/O here: %s", path,
-			    job->bs, calyx_error_text(-EINVAL).text);
+	return calyx_refuse(w->open_reason, -EINVAL, "%s: bs=%" PRIu64 " does not fit direct I/O here: %s", path, bs,
+			    calyx_error_text(-EINVAL).text);
 }
 
-uint64_t calyx_pool_bytes(const struct calyx_job *job, uint32_t *turns)
+static int probe_direct(struct calyx_worker *w)
 {
-	uint64_t once = job->bs * job->iodepth;
+	const struct calyx_job *job = &w->crew->job;
+	const struct calyx_bssplit *splits[] = {&job->bssplit, &job->bssplit_write};
+	int error;
 
-	*turns = 1;
-	if (calyx_rw_writes(job->rw) && once < CALYX_DATA_POOL_MIN)
-		*turns = (uint32_t)((CALYX_DATA_POOL_MIN + once - 1) / once);
-	return once * *turns;
+	if (!job->direct)
+		return 0;
+	error = probe_block(w, job->bs);
+	for (size_t i = 0; i < 2; i++) {
+		for (uint32_t j = 0; j < splits[i]->count && !error; j++)
+			error = probe_block(w, splits[i]->bs[j]);
+	}
+	return error;
 }
 
 /* Zeroed memory whose pages exist: calloc alone leaves them to be faulted in during the run, and a compiler may drop a
@@ -100,6 +108,28 @@ static void *allocate_touched(size_t count, size_t size)
 	for (size_t i = 0; memory && i < count * size; i += 1024)
 		memory[i] = 0;
 	return (void *)memory;
+}
+
+static int allocate_shapes(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	int error;
+
+	w->shaped = calyx_job_is_shaped(job);
+	if (!w->shaped)
+		return 0;
+	w->shapes = allocate_touched(job->iodepth, sizeof(*w->shapes));
+	if (!w->shapes)
+		return calyx_refuse(w->open_reason, -ENOMEM, "no memory for the results");
+	if (job->arrival != CALYX_ARRIVAL_CLOSED) {
+		w->intended = allocate_touched(CALYX_DIR_SYNC, sizeof(*w->intended));
+		if (!w->intended)
+			return calyx_refuse(w->open_reason, -ENOMEM, "no memory for the results");
+		for (int i = 0; i < CALYX_DIR_SYNC; i++)
+			calyx_histogram_init(&w->intended[i]);
+	}
+	error = job->verify ? calyx_verify_init(&w->verify, job, w->index) : 0;
+	return error ? calyx_refuse(w->open_reason, error, "no memory to note what verify must find") : 0;
 }
 
 static int allocate(struct calyx_worker *w)
@@ -135,29 +165,31 @@ static int allocate(struct calyx_worker *w)
 		w->taken.numa = true;
 		w->taken.numa_node = job->numa_node;
 	}
-	w->data_tag = calyx_data_tag(job->data_seed, w->index);
-	if (calyx_rw_writes(job->rw))
-		calyx_data_fill(w->pool, w->pool_bytes, w->data_tag);
-	else
-		memset(w->pool, 0, w->pool_bytes);
+	calyx_pool_fill(w);
 	/* The last slot is on the bottom of the stack, so slots are first used in order. */
 	for (uint32_t i = 0; i < job->iodepth; i++)
 		w->free_slots[i] = job->iodepth - 1 - i;
 	w->free_count = job->iodepth;
 	calyx_offsets_init(&w->offsets, job, w->index);
-	return 0;
+	return allocate_shapes(w);
 }
 
-/* Keeps this thread off its poller's CPU: with both on one, each waits for the other's time slice. */
-static void keep_off_poller(const struct calyx_worker *w)
+/* On its own CPU (cpus_allowed), else off those of the pollers: a poller and a submitter on one CPU wait for each
+ * other's time slices. */
+static int take_cpu(struct calyx_worker *w)
 {
-	uint64_t cpus[CALYX_CPU_WORDS];
+	uint64_t cpus[CALYX_CPU_WORDS] = {0};
 
-	if (w->poller_cpu < 0)
-		return;
-	memcpy(cpus, w->crew->allowed_cpus, sizeof(cpus));
-	cpus[w->poller_cpu / 64] &= ~(1ull << (w->poller_cpu % 64));
-	syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus);
+	if (w->cpu < 0 && w->poller_cpu < 0)
+		return 0;
+	if (w->cpu >= 0)
+		cpus[w->cpu / 64] |= 1ull << (w->cpu % 64);
+	for (int i = 0; w->cpu < 0 && i < CALYX_CPU_WORDS; i++)
+		cpus[i] = w->crew->allowed_cpus[i] & ~w->crew->poller_cpus[i];
+	if (syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus) == 0)
+		return 0;
+	return calyx_refuse(w->open_reason, -errno, "cannot keep job %" PRIu32 " on its CPU: %s", w->index,
+			    calyx_error_text(errno).text);
 }
 
 static int open_ring(struct calyx_worker *w)
@@ -254,9 +286,10 @@ void calyx_worker_open(struct calyx_worker *w)
 	prctl(PR_SET_TIMERSLACK, 1);
 	w->fd = -1;
 	w->ring.fd = -1;
-	if ((w->open_error = allocate(w)) || (!w->crew->job.nop && (w->open_error = open_target(w))))
+	/* The CPU first: memory is then near to it. */
+	if ((w->open_error = take_cpu(w)) || (w->open_error = allocate(w)) ||
+	    (!w->crew->job.nop && (w->open_error = open_target(w))))
 		return;
-	keep_off_poller(w);
 	if ((w->open_error = open_ring(w)))
 		return;
 	w->open_error = register_all(w);
