@@ -17,9 +17,9 @@
 #include "data.h"
 #include "reason.h"
 
-#define TICK_NS 100000000ull	 /* how late a stop or a deadline may be seen */
-#define SPIN_POLLER_NS 1000000ull/* SQPOLL: then sleep, which gives the poller the CPU */
-#define POLL_PAUSE_NS 20000ull	 /* SQPOLL with iopoll: the poller polls, this only looks */
+#define TICK_NS 100000000ull	  /* how late a stop or a deadline may be seen */
+#define SPIN_POLLER_NS 1000000ull /* SQPOLL: then sleep, which gives the poller the CPU */
+#define POLL_PAUSE_NS 20000ull	  /* SQPOLL with iopoll: the poller polls, this only looks */
 #define DRAIN_AFTER_STOP_NS 5000000000ull
 #define DRAIN_AFTER_CANCEL_NS 500000000ull
 #define STUCK_MAX_NS 2000000000ull /* the kernel takes no submission, with nothing in flight */
@@ -34,7 +34,11 @@ static void pause_ns(uint64_t length_ns)
 
 /* ---- fill ---- */
 
-static void fill_sqe(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t index)
+/* What is marked so is made twice: once for plain jobs, whose I/Os are all alike, with all that is shaped left out by
+ * the compiler, and once for the others. */
+#define TWICE static inline __attribute__((always_inline))
+
+TWICE void fill_sqe(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t index, bool shaped)
 {
 	struct calyx_slot *slot = &w->slots[index];
 
@@ -46,30 +50,37 @@ static void fill_sqe(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t 
 		sqe->fd = w->fd;
 	}
 	sqe->opcode = w->opcodes[slot->direction];
-	if (slot->direction == CALYX_DIR_SYNC)
+	if (slot->direction == CALYX_DIR_SYNC) {
+		sqe->fsync_flags = w->fsync_flags;
 		return;
+	}
 	sqe->off = slot->offset + slot->done;
 	sqe->addr = (uint64_t)(uintptr_t)(slot->buffer + slot->done);
-	sqe->len = (uint32_t)w->crew->job.bs - slot->done;
+	sqe->len = (shaped ? w->shapes[index].length : (uint32_t)w->crew->job.bs) - slot->done;
 }
 
 /* Gives a free slot its next I/O. False when the submission queue is full. */
-static bool prepare_next(struct calyx_worker *w)
+TWICE bool prepare_next(struct calyx_worker *w, bool shaped)
 {
 	const struct calyx_job *job = &w->crew->job;
 	struct io_uring_sqe *sqe = calyx_ring_prepare(&w->ring);
 	struct calyx_offset next;
 	struct calyx_slot *slot;
-	uint32_t index;
+	uint32_t index, length = 0;
 
 	if (!sqe)
 		return false;
-	next = calyx_offsets_next(&w->offsets);
+	next = shaped ? calyx_offsets_next_shaped(&w->offsets, &length) : calyx_offsets_next(&w->offsets);
 	index = w->free_slots[--w->free_count];
 	slot = &w->slots[index];
 	slot->direction = next.direction;
 	slot->offset = next.offset;
 	slot->done = slot->retries = 0;
+	if (shaped) {
+		calyx_shape_prepare(w, index, length);
+		fill_sqe(w, sqe, index, true);
+		return true;
+	}
 	slot->buffer = w->pool + ((uint64_t)index * w->turns + slot->turn) * job->bs;
 	if (next.direction == CALYX_DIR_WRITE) {
 		slot->turn = slot->turn + 1 < w->turns ? slot->turn + 1 : 0;
@@ -77,8 +88,13 @@ static bool prepare_next(struct calyx_worker *w)
 	}
 	if (next.direction != CALYX_DIR_SYNC)
 		w->pace.issued++;
-	fill_sqe(w, sqe, index);
+	fill_sqe(w, sqe, index, false);
 	return true;
+}
+
+TWICE bool may_issue(struct calyx_worker *w, bool shaped)
+{
+	return w->free_count > 0 && (!shaped || calyx_shape_may_issue(w)) && calyx_pace_is_due(&w->pace, w->now_ns);
 }
 
 /* ---- submit ---- */
@@ -140,21 +156,21 @@ static void resume(struct calyx_worker *w)
 
 		if (!sqe)
 			return;
-		fill_sqe(w, sqe, w->resume_slots[--w->resume_count]);
+		fill_sqe(w, sqe, w->resume_slots[--w->resume_count], w->shaped);
 		publish(w, 1);
 	}
 }
 
-static void refill(struct calyx_worker *w)
+TWICE void refill_as(struct calyx_worker *w, bool shaped)
 {
 	bool each = w->crew->job.refill == CALYX_REFILL_EACH;
 	uint32_t batch = 0;
 
-	while (w->free_count > 0 && calyx_pace_is_due(&w->pace, w->now_ns)) {
+	while (may_issue(w, shaped)) {
 		/* The last one is submitted by the wait that follows: one system call less. */
 		if (each && (calyx_ring_pending(&w->ring) || w->ring.sqpoll))
 			submit(w);
-		if (w->stuck_since_ns || !prepare_next(w))
+		if (w->stuck_since_ns || !prepare_next(w, shaped))
 			break;
 		if (each)
 			publish(w, 1);
@@ -167,7 +183,21 @@ static void refill(struct calyx_worker *w)
 		submit(w);
 }
 
+static void refill(struct calyx_worker *w)
+{
+	if (w->shaped)
+		refill_as(w, true);
+	else
+		refill_as(w, false);
+}
+
 /* ---- wait ---- */
+
+/* When the next I/O may begin, by its rate or after a pause; 0 when that is not a matter of time. */
+static uint64_t due_ns(const struct calyx_worker *w)
+{
+	return w->thinking ? w->think_until_ns : calyx_pace_due_ns(&w->pace);
+}
 
 static bool arm_timer(struct calyx_worker *w, struct __kernel_timespec *length, uint64_t length_ns, uint64_t user_data)
 {
@@ -189,15 +219,15 @@ static bool arm_timer(struct calyx_worker *w, struct __kernel_timespec *length, 
 /* A pace timer in flight is never late for a later I/O: due times only grow. */
 static void arm_timers(struct calyx_worker *w)
 {
-	uint64_t due_ns;
+	uint64_t next_ns;
 
 	if (!w->tick_due_ns && arm_timer(w, &w->tick_time, TICK_NS, CALYX_DATA_TICK))
 		w->tick_due_ns = w->now_ns + TICK_NS;
-	if (w->draining || !w->pace.rate_iops || !w->free_count || w->pace_timer_ns)
+	if (w->draining || !w->timed || !w->free_count || w->pace_timer_ns)
 		return;
-	due_ns = calyx_pace_due_ns(&w->pace);
-	if (due_ns > w->now_ns && arm_timer(w, &w->pace_time, due_ns - w->now_ns, CALYX_DATA_PACE))
-		w->pace_timer_ns = due_ns;
+	next_ns = due_ns(w);
+	if (next_ns > w->now_ns && arm_timer(w, &w->pace_time, next_ns - w->now_ns, CALYX_DATA_PACE))
+		w->pace_timer_ns = next_ns;
 }
 
 /* The poller fills the queue by itself, so look for a while before going to sleep; sleeping is the way out when it does
@@ -224,7 +254,7 @@ static void wait_for_poller(struct calyx_worker *w)
  * one or another thread wants the CPU; without, this sleeps until the next I/O is due. */
 static void wait_polling(struct calyx_worker *w)
 {
-	uint64_t due_ns;
+	uint64_t next_ns;
 
 	submit(w);
 	if (calyx_ring_has_completions(&w->ring))
@@ -234,9 +264,9 @@ static void wait_polling(struct calyx_worker *w)
 	} else if (w->in_flight > 0) {
 		note_submission(w, calyx_ring_enter(&w->ring, true, 1, IORING_ENTER_GETEVENTS));
 	} else {
-		due_ns = calyx_pace_due_ns(&w->pace);
-		if (due_ns > w->now_ns)
-			pause_ns(due_ns - w->now_ns < TICK_NS ? due_ns - w->now_ns : TICK_NS);
+		next_ns = due_ns(w);
+		if (next_ns > w->now_ns)
+			pause_ns(next_ns - w->now_ns < TICK_NS ? next_ns - w->now_ns : TICK_NS);
 	}
 }
 
@@ -349,7 +379,19 @@ static void set_times(struct calyx_worker *w, uint64_t start_ns)
 	w->window_start_ns = start_ns + job->ramp_ns;
 	w->window_end_ns = w->window_start_ns + job->runtime_ns;
 	w->deadline_ns = start_ns + job->deadline_ns;
-	w->pace.start_ns = start_ns;
+	/* The queue is prepared for this instant. */
+	w->now_ns = start_ns;
+}
+
+static void set_pace(struct calyx_worker *w, uint64_t start_ns)
+{
+	const struct calyx_job *job = &w->crew->job;
+
+	calyx_pace_init(&w->pace, job->rate ? job->rate : job->rate_iops, start_ns);
+	if (job->arrival == CALYX_ARRIVAL_POISSON)
+		calyx_pace_make_poisson(&w->pace, calyx_data_tag(job->seed, w->index));
+	w->think_left = job->thinktime_blocks ? job->thinktime_blocks : 1;
+	w->timed = w->pace.rate || job->thinktime_ns;
 }
 
 static void set_opcodes(struct calyx_worker *w)
@@ -359,6 +401,7 @@ static void set_opcodes(struct calyx_worker *w)
 	w->opcodes[CALYX_DIR_READ] = nop ? IORING_OP_NOP : fixed ? IORING_OP_READ_FIXED : IORING_OP_READ;
 	w->opcodes[CALYX_DIR_WRITE] = nop ? IORING_OP_NOP : fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE;
 	w->opcodes[CALYX_DIR_SYNC] = nop ? IORING_OP_NOP : IORING_OP_FSYNC;
+	w->fsync_flags = w->crew->job.fdatasync ? IORING_FSYNC_DATASYNC : 0;
 }
 
 /* The first queue has been prepared before the start line; only its publication is left. */
@@ -375,16 +418,45 @@ static void publish_first(struct calyx_worker *w, uint32_t count)
 	}
 }
 
+static uint32_t prepare_first(struct calyx_worker *w)
+{
+	uint32_t count = 0;
+
+	while (may_issue(w, w->shaped) && prepare_next(w, w->shaped))
+		count++;
+	return count;
+}
+
+/* One fsync after all writes have ended, counted outside the window. */
+static void end_with_fsync(struct calyx_worker *w)
+{
+	struct io_uring_sqe *sqe = calyx_ring_prepare(&w->ring);
+	uint32_t index;
+
+	if (!sqe)
+		return;
+	index = w->free_slots[--w->free_count];
+	w->slots[index].direction = CALYX_DIR_SYNC;
+	w->slots[index].offset = w->slots[index].done = w->slots[index].retries = 0;
+	w->fsync_flags = 0;
+	w->ending = true;
+	fill_sqe(w, sqe, index, false);
+	publish(w, 1);
+	do {
+		wait(w);
+		calyx_worker_reap(w);
+	} while (!check_end(w));
+}
+
 void calyx_worker_run(struct calyx_worker *w)
 {
 	uint64_t start_ns = atomic_load(&w->crew->start_ns);
-	uint32_t first = 0;
+	uint32_t first;
 
 	set_times(w, start_ns);
 	set_opcodes(w);
-	calyx_pace_init(&w->pace, w->crew->job.rate_iops, start_ns);
-	while (w->free_count > 0 && calyx_pace_is_due(&w->pace, start_ns) && prepare_next(w))
-		first++;
+	set_pace(w, start_ns);
+	first = prepare_first(w);
 	if (!calyx_startline_wait(w->crew, start_ns)) {
 		w->stopped = atomic_load(&w->crew->stop) == CALYX_STOP_BY_CALLER;
 		calyx_startline_leave();
@@ -403,6 +475,8 @@ void calyx_worker_run(struct calyx_worker *w)
 		resume(w);
 		refill(w);
 	}
+	if (w->crew->job.end_fsync && !w->stopped && !w->failure[0] && w->in_flight == 0)
+		end_with_fsync(w);
 	w->ended_ns = calyx_now_ns();
 	if (w->cancelled && w->counts.unfinished > 0 && !w->stopped)
 		calyx_worker_fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end before the deadline", w->index,
