@@ -70,7 +70,8 @@ def instructions(bench: Bench, side: Side, runtime_s: float) -> Counted:
     if shutil.which("valgrind") is None:
         raise CostError("valgrind is not installed")
     with tempfile.TemporaryDirectory() as directory:
-        out = Path(directory) / "callgrind.out"
+        # The agent forks: each process writes a file of its own.
+        out = Path(directory) / "callgrind.out.%p"
         ios = _run(bench, side, runtime_s, ("valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"), directory)
         text = "".join(part.read_text() for part in Path(directory).glob("callgrind.out*"))
     return Counted(ios, {"instructions": parse_callgrind(text)})

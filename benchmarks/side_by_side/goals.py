@@ -89,8 +89,11 @@ def distance(figure: Figure) -> float | None:
 
 
 def furthest(figures: Iterable[Figure]) -> Figure | None:
-    """The figure whose goal is missed by most, or, when none is, that which comes nearest to missing it."""
-    known = [(away, figure) for figure in figures if (away := distance(figure)) is not None]
+    """The figure whose goal is missed by most; when none is missed, that which comes nearest to it. Open ones are left out."""
+    judged = [(judge(figure), figure) for figure in figures]
+    wanted = Verdict.MISSED if any(verdict is Verdict.MISSED for verdict, _ in judged) else Verdict.MET
+    candidates = (figure for verdict, figure in judged if verdict is wanted)
+    known = [(away, figure) for figure in candidates if (away := distance(figure)) is not None]
     return max(known, key=lambda pair: pair[0])[1] if known else None
 
 

@@ -22,7 +22,9 @@ def parser(description: str, *, pairs: int, seconds: float) -> argparse.Argument
     options.add_argument("--quick", action="store_true", help="less than a minute; says what it cannot decide")
     options.add_argument("--pairs", type=int, help=f"alternating pairs of each cell (default {pairs})")
     options.add_argument("--seconds", type=float, help=f"measured window of a round (default {seconds:g})")
-    options.add_argument("--cells", default="", help="only the cells whose name contains one of these, comma separated")
+    options.add_argument(
+        "--cells", default="", help="only the cells with these words in their name, such as q8,xfs or randread-4k-q1"
+    )
     options.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="where the files are made (a disk)")
     options.add_argument("--size-mib", type=int, help="size of the file")
     options.add_argument("--seed", type=int, default=1, help="seed of offsets and data")
@@ -34,7 +36,7 @@ def parser(description: str, *, pairs: int, seconds: float) -> argparse.Argument
 def is_chosen(cell: str, wanted: str) -> bool:
     """Whether `--cells` names this cell; without it every cell is chosen."""
     words = [word for word in wanted.split(",") if word]
-    return not words or any(word in cell for word in words)
+    return not words or any(f"-{word}-" in f"-{cell}-" for word in words)
 
 
 def progress(text: str) -> None:

@@ -146,9 +146,10 @@ def test_a_count_is_judged_without_pairs() -> None:
 def test_the_furthest_figure_is_the_worst_miss() -> None:
     """Distances are ratios to the bound, in the direction of the miss; what has no goal is no candidate."""
     near = Figure("near", "P99", pairs.Estimate(1.02, 0.99, 1.05, 40), at_most(1.0))
+    vague = Figure("vague", "P99", pairs.Estimate(3.0, 0.1, 90.0, 3), at_most(1.0))
     far = Figure("far", "IOPS", pairs.Estimate(0.85, 0.8, 0.9, 40), at_least(0.99))
     told = Figure("told", "P50", pairs.Estimate(9.0, 8.0, 10.0, 40))
-    assert goals.furthest([near, far, told]) is far
+    assert goals.furthest([near, vague, far, told]) is far
     assert "far: IOPS" in present.last_line([near, far, told])
     assert "2 of 2 goals missed" in present.last_line([near, far, told])
 
@@ -272,7 +273,9 @@ def test_the_document_is_json_with_verdicts() -> None:
     assert document["machine"]["cpus"]
 
 
-@pytest.mark.parametrize(("wanted", "chosen"), [("", True), ("q8", True), ("seq,q8", True), ("q16", False)])
+@pytest.mark.parametrize(
+    ("wanted", "chosen"), [("", True), ("q8", True), ("seq,q8", True), ("q16", False), ("4k-q8", True), ("q", False)]
+)
 def test_cells_are_chosen_by_a_part_of_their_name(wanted: str, chosen: bool) -> None:
     """`--cells` takes parts of names, separated by commas; nothing means all."""
     assert present.is_chosen("randread-4k-q8", wanted) is chosen
