@@ -63,6 +63,15 @@ static int transfer(const struct probe *probe, bool write, void *block, uint64_t
 			    write ? "write" : "read", probe->path, offset, calyx_error_text((int)count).text);
 }
 
+static int flush(const struct probe *probe)
+{
+	int error = calyx_sys->fdatasync(probe->fd);
+
+	if (error)
+		calyx_refuse(probe->reason, error, "fdatasync of %s: %s", probe->path, calyx_error_text(error).text);
+	return error;
+}
+
 /* All cold reads first, far apart; then the same blocks again. */
 static int measure_reads(const struct probe *probe, uint64_t seed, struct calyx_truth *truth)
 {
@@ -101,11 +110,10 @@ static int measure_writes(const struct probe *probe, uint64_t seed, uint64_t off
 		error = transfer(probe, true, probe->block, offset, &plain[i]);
 		if (error)
 			return error;
-		error = calyx_sys->fdatasync(probe->fd);
+		error = flush(probe);
 		flushed[i] = calyx_now_ns() - began_ns;
 		if (error)
-			return calyx_refuse(probe->reason, error, "fdatasync of %s: %s", probe->path,
-					    calyx_error_text(error).text);
+			return error;
 	}
 	truth->writes = WRITES;
 	summarize(plain, WRITES, &truth->write_ns, &unused[0], &unused[1]);
@@ -127,7 +135,7 @@ static int measure(const struct probe *probe, uint64_t seed, struct calyx_truth 
 	error = measure_writes(probe, seed, scratch, truth);
 	restored = transfer(probe, true, probe->saved, scratch, &unused);
 	if (!restored)
-		restored = calyx_sys->fdatasync(probe->fd);
+		restored = flush(probe);
 	return error ? error : restored;
 }
 

@@ -242,7 +242,11 @@ static int register_all(struct calyx_worker *w)
 	if (w->ring.psync)
 		return 0;
 	/* Not had before 5.18; then each enter looks the ring up. */
-	w->taken.ring_fd = calyx_ring_register_itself(&w->ring) == 0;
+	error = calyx_ring_register_itself(&w->ring);
+	if (error && error != -EINVAL)
+		return calyx_refuse(w->open_reason, error, "cannot register the ring of job %" PRIu32 ": %s", w->index,
+				    calyx_error_text(error).text);
+	w->taken.ring_fd = !error;
 	if (job->nop)
 		return 0;
 	if (job->fixed_files) {
