@@ -53,6 +53,9 @@ def run(
         list[str] | None, typer.Option(help="Only these guests, groups or vm_hosts (globs); repeat.")
     ] = None,
     workload: Annotated[list[str] | None, typer.Option(help="Only these workloads (globs); repeat.")] = None,
+    jobs: Annotated[
+        Path | None, typer.Option(help="Take the workloads and baselines from a fio job file instead of the inventory.")
+    ] = None,
     repetitions: Annotated[
         int | None, typer.Option(min=1, max=1000, help="Blocks of rounds, instead of the inventory's.")
     ] = None,
@@ -69,6 +72,10 @@ def run(
     json_: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on standard output, all else on standard error.")
     ] = False,
+    recalibrate: Annotated[
+        bool,
+        typer.Option("--recalibrate", help="Try the set-ups of `setup: auto` again instead of taking what is kept."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Run an inventory: deploy, start all guests together, measure with calyx and fio, compare, report."""
@@ -76,7 +83,7 @@ def run(
 
     options = command.RunOptions(
         limit=tuple(limit or ()), workloads=tuple(workload or ()), repetitions=repetitions, dry_run=dry_run, out=out,
-        as_json=json_, allow_growth=allow_growth, seed=seed, quiet=quiet,
+        as_json=json_, allow_growth=allow_growth, seed=seed, quiet=quiet, jobs=jobs, recalibrate=recalibrate,
     )  # fmt: skip
     if inventory is not None and guest:
         raise UsageError("give either an inventory or --guest, not both")

@@ -39,7 +39,7 @@ class UsageError(CalyxError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault of a document: where (1-based line and column, 0 when unknown) and what, with a way out."""
+    """One fault of a document: where (1-based line and column, 0: unknown, or the whole line) and what, with a way out."""
 
     file: str
     line: int
@@ -47,7 +47,7 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+        where = ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
         return f"{where}: {self.message}"
 
 

@@ -7,7 +7,7 @@ import json
 import secrets
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +17,7 @@ from calyx_orch import plan as planning
 from calyx_orch import runner, sources, units, workloads
 from calyx_orch.coordination import is_quorum_met
 from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, UsageError
+from calyx_orch.inventory import jobs
 from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.report.live import Live, live_for
 from calyx_orch.store import archive
@@ -38,6 +39,8 @@ class RunOptions:
     allow_growth: bool = False
     seed: int | None = None
     quiet: bool = False
+    jobs: Path | None = None
+    recalibrate: bool = False
 
 
 def run_file(path: str, options: RunOptions) -> int:
@@ -75,9 +78,29 @@ def plan_of(inventory: Inventory, options: RunOptions) -> Plan:
     """The plan of these options; a seed is drawn when neither the inventory nor the options pin one."""
     pinned = options.seed if options.seed is not None else inventory.seed
     seed = secrets.randbits(32) if pinned is None else pinned
+    notes: tuple[str, ...] = ()
+    if options.jobs is not None:
+        inventory, notes = _with_jobs(inventory, options.jobs)
     chosen = inventories.choose_workloads(inventory, options.workloads, presets=workloads.read_presets())
     wanted = options.workloads if chosen is inventory else ()  # else it holds just what was asked for
-    return planning.make(chosen, limit=options.limit, workloads=wanted, repetitions=options.repetitions, seed=seed)
+    plan = planning.make(chosen, limit=options.limit, workloads=wanted, repetitions=options.repetitions, seed=seed)
+    return replace(plan, notes=notes + plan.notes)
+
+
+def _with_jobs(inventory: Inventory, path: Path) -> tuple[Inventory, tuple[str, ...]]:
+    """The inventory with the workloads of a fio job file in place of its own; what is different about them, in words.
+
+    The file's engines are the baselines, unless the inventory names its own.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the job file {path}: {error}") from error
+    found = jobs.parse_jobs(text, source=str(path))
+    baselines = (
+        replace(inventory.baselines, engines=found.baselines) if inventory.baselines.auto else inventory.baselines
+    )
+    return replace(inventory, workloads=found.workloads, baselines=baselines, allow_psync=True), found.notes
 
 
 def guard_growth(plan: Plan, *, allowed: bool) -> None:

@@ -26,6 +26,8 @@ def engines_of(
         wanted = baselines.engines
         if baselines.auto and workload.setup == "psync":
             wanted = tuple(dict.fromkeys(PSYNC_BASELINE for _ in wanted))
+        elif baselines.auto:
+            wanted = tuple(engine for engine in wanted if engine != PSYNC_BASELINE)
         reasons = {engine: engines.no_equal(engine, workload) for engine in wanted}
         compared[workload.name] = (CALYX, *(engine for engine, why in reasons.items() if why is None))
         for engine, why in reasons.items():

@@ -74,7 +74,7 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
         verdict=_with_code(wording.printable(verdict.sentence(record, summary))),
         short=tables.is_short(record),
         header=tables.header(record),
-        doubts=tables.doubts(record, summary),
+        doubts=(*tables.doubts(record, summary), *map(wording.printable, record.plan.notes)),
         tables=tables.of_page(record, summary),
         drawings=drawings,
     )

@@ -53,6 +53,7 @@ def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -
         _print_failures(console, record)
         for text in tables.doubts(record, summary):
             console.print(Text(f"doubtful: {text}", style="yellow"), soft_wrap=not console.is_terminal)
+        _print_notes(console, record.plan)
         console.print()
         console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
 
@@ -76,6 +77,7 @@ def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
         names = facts.names(guest.name for guest in plan.inventory.guests)
         head = wording.count_of(len(plan.inventory.guests), "guest")
         text = f"{head} ({names}): {wording.count_of(len(plan.rounds), 'round')}, about {wording.duration(plan.estimated_s)}"
+        _print_notes(console, plan)
         console.print(Text(wording.printable(f"{text}, seed {plan.seed}. Nothing was touched.")))
 
 
@@ -167,6 +169,11 @@ def _low(row: Any) -> float:
 
 def _titled(title: str, short: bool) -> str:
     return f"{title} (short run)" if short else title
+
+
+def _print_notes(console: Console, plan: Plan) -> None:
+    for note in plan.notes:
+        console.print(Text(f"note: {wording.printable(note)}", style="dim"), soft_wrap=not console.is_terminal)
 
 
 def _print_failures(console: Console, record: RunRecord) -> None:
