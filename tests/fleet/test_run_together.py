@@ -141,7 +141,6 @@ async def test_what_an_earlier_run_left_is_neither_used_nor_taken_for_an_answer(
             for name in ("job.0", "result", "gate", "done"):
                 (directory / name).write_text('{"type":"result","status":"ok"}')
                 subprocess.run(["touch", "-d", "2099-01-01", directory / name], check=True)
-        body = TINY.replace("baselines: none", "baselines: [fio-io_uring]") if shutil.which("fio") else TINY
         ended = await run(inventory_yaml(fleet, body=TINY), tmp_path)
         used = {path for paths in _prepared(ended.folder) for path in paths}
         assert ended.status == 0, ended.out + ended.err
