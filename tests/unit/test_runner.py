@@ -181,3 +181,18 @@ def test_a_run_cut_off_in_its_last_line_is_read_as_far_as_it_goes(tmp_path: Path
     record = archive.read(folder.path)
     assert record.measurements == whole[:-1]
     assert any("cut off" in note for note in record.notes)
+
+
+def test_both_engines_find_the_disk_equally_rested(tmp_path: Path) -> None:
+    """No start line is nearer than a second to the loading of its round, which fio takes to start and calyx does not."""
+    _, folder = run(plan_for("good1"), tmp_path)
+    events = [json.loads(line) for line in (folder.path / "journal.jsonl").read_text().splitlines()]
+    opened = {}
+    for event in events:
+        if event["event"] == "round":
+            current = event["round"]
+        elif event["event"] == "Opened":
+            opened[current] = event["at_ns"]
+    rests = [m.start_line_ns - opened[m.round_index] for m in archive.read(folder.path).measurements]
+    assert min(rests) >= 990_000_000
+    assert len(rests) == 4

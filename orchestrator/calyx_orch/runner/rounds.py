@@ -20,6 +20,8 @@ from calyx_orch.runner.session import Arrival, Session
 
 PROBES = 20
 PROBES_AT_ONCE = 4
+RESTED_NS = 1_000_000_000  # from loading to the start line at least: fio takes most of it to start, and a disk that has
+# rested longer (burst credit, a drained write cache) is a faster one: both engines shall find it equally rested
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
 READY_WITHIN_S = 60.0
 REPORT_GRACE_S = 45.0
@@ -51,6 +53,7 @@ class RoundRunner:
     journal: Callable[[co.Event], None]
     status: Callable[[str, co.GuestState, str], None]
     interrupted: asyncio.Event
+    _loaded_at_ns: int = 0
     _guests: dict[str, GuestRound] = field(default_factory=dict)
     _events: asyncio.Queue[co.Event] = field(default_factory=asyncio.Queue)
     _followers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -128,7 +131,7 @@ class RoundRunner:
 
     async def _coordinate(self) -> co.RoundProgress:
         rules = self._rules()
-        now_ns = time.monotonic_ns()
+        now_ns = self._loaded_at_ns = time.monotonic_ns()
         self.journal(co.Opened(now_ns, tuple(self._guests)))
         progress, actions = co.open_round(self._guests, rules, at_ns=now_ns)
         ticker = asyncio.create_task(self._tick())
@@ -233,6 +236,7 @@ class RoundRunner:
         """One start line for all, far enough ahead for the slowest to hear of it."""
         slowest_ns = max(guest.before.bound_ns for guest in self._guests.values())
         line_ns = time.monotonic_ns() + LEAD_NS + 4 * slowest_ns + len(names) * 200_000
+        line_ns = max(line_ns, self._loaded_at_ns + RESTED_NS)
         for name in names:
             guest = self._guests[name]
             guest.start_ns = line_ns + self._stagger_ns(self._position(guest.session))
