@@ -8,9 +8,9 @@
 
 static const char *const direction_names[CALYX_DIRECTIONS] = {"read", "write", "sync"};
 
-static void write_latency(struct json *json, const struct calyx_histogram *latency)
+static void write_latency(struct json *json, const char *key, const struct calyx_histogram *latency)
 {
-	json_key(json, "latency");
+	json_key(json, key);
 	json_object(json);
 	if (latency->count) {
 		json_u64(json, "min_ns", latency->min_ns);
@@ -35,7 +35,9 @@ static void write_latency(struct json *json, const struct calyx_histogram *laten
 	json_object_end(json);
 }
 
-static void write_direction(struct json *json, const char *key, const struct calyx_direction_result *direction)
+/* `intended` is NULL but for reads and writes of an open loop. */
+static void write_direction(struct json *json, const char *key, const struct calyx_direction_result *direction,
+			    const struct calyx_histogram *intended)
 {
 	json_key(json, key);
 	json_object(json);
@@ -43,7 +45,11 @@ static void write_direction(struct json *json, const char *key, const struct cal
 	json_u64(json, "bytes", direction->bytes);
 	json_u64(json, "errors", direction->errors);
 	json_u64(json, "short", direction->short_ios);
-	write_latency(json, &direction->latency);
+	write_latency(json, "latency", &direction->latency);
+	if (intended) {
+		write_latency(json, "latency_intended", intended);
+		json_u64(json, "late", direction->late);
+	}
 	json_object_end(json);
 }
 
@@ -96,6 +102,11 @@ void document_setup(struct json *json, const char *key, const struct calyx_setup
 		json_null(json, "numa");
 	json_bool(json, "ring_fd", setup->ring_fd);
 	json_bool(json, "psync", setup->psync);
+	json_key(json, "cpus");
+	json_array(json);
+	for (uint32_t i = 0; i < setup->cpus_count; i++)
+		json_u64(json, NULL, setup->cpus[i]);
+	json_array_end(json);
 	json_text(json, "why", setup->why);
 	json_object_end(json);
 }
@@ -145,6 +156,27 @@ static void write_errors(struct json *json, const struct calyx_result *result)
 	json_array_end(json);
 }
 
+static void write_verified(struct json *json, const struct calyx_job *job, const struct calyx_verified *verified)
+{
+	static const char *const why_names[] = {"crc", "offset", "generation"};
+
+	json_key(json, "verify");
+	json_object(json);
+	json_u64(json, "checked", verified->checked);
+	json_u64(json, "bad", verified->bad);
+	json_key(json, "first_bad");
+	json_array(json);
+	for (uint32_t i = 0; i < verified->first_bad_count; i++) {
+		json_object(json);
+		json_text(json, "path", job->paths[verified->first_bad[i].thread]);
+		json_u64(json, "offset", verified->first_bad[i].offset);
+		json_text(json, "why", why_names[verified->first_bad[i].why]);
+		json_object_end(json);
+	}
+	json_array_end(json);
+	json_object_end(json);
+}
+
 void document_write(struct buffer *out, const struct calyx_job *job, const struct calyx_result *result)
 {
 	struct json json = {.out = out};
@@ -157,12 +189,15 @@ void document_write(struct buffer *out, const struct calyx_job *job, const struc
 	json_u64(&json, "window_end_ns", result->window_end_ns);
 	json_u64(&json, "ended_ns", result->ended_ns);
 	for (int i = 0; i < CALYX_DIRECTIONS; i++)
-		write_direction(&json, direction_names[i], &result->directions[i]);
+		write_direction(&json, direction_names[i], &result->directions[i],
+				result->latency_intended && i != CALYX_DIR_SYNC ? &result->latency_intended[i] : NULL);
 	write_series(&json, result);
 	document_setup(&json, "setup", &result->setup);
 	document_clock(&json, "clock", &result->clock);
 	write_counts(&json, result);
 	write_errors(&json, result);
+	if (job->verify)
+		write_verified(&json, job, &result->verified);
 	json_u64(&json, "seed", job->seed);
 	json_u64(&json, "data_seed", job->data_seed);
 	json_object_end(&json);

@@ -12,7 +12,9 @@
 #define KEYS                                                                                                           \
 	"path* rw bs iodepth size ramp_ns runtime_ns rwmixread rate_iops direct fsync seed data_seed interval_ns "     \
 	"setup "                                                                                                       \
-	"refill buffers files deadline_ns ramp_extra_ns iopoll huge numa"
+	"refill buffers files deadline_ns ramp_extra_ns iopoll huge numa "                                             \
+	"bssplit bssplit_write offset rate arrival random_distribution fdatasync sync end_fsync "                      \
+	"buffer_compress_percentage dedupe_percentage verify thinktime_us thinktime_blocks cpus_allowed"
 #define HOUR_NS (3600ull * 1000000000ull)
 #define TIME_MAX_NS (24 * 366 * HOUR_NS)
 #define DEADLINE_GRACE_NS 30000000000ull
@@ -23,6 +25,8 @@ static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "pl
 static const char *const refill_names[] = {"each", "batch", NULL};
 static const char *const buffers_names[] = {"auto", "registered", "plain", NULL};
 static const char *const files_names[] = {"registered", "plain", NULL};
+static const char *const arrival_names[] = {"closed", "constant", "poisson", NULL};
+static const char *const verify_names[] = {"none", "crc32c", NULL};
 
 const char *job_setup_name(enum calyx_setup setup)
 {
@@ -117,6 +121,47 @@ static int parse_numbers(const struct line *line, struct calyx_job *job, char *w
 	return 0;
 }
 
+static int parse_words(const struct line *line, struct calyx_job *job, char *why)
+{
+	const char *split = line_get(line, "bssplit"), *split_write = line_get(line, "bssplit_write");
+	const char *distribution = line_get(line, "random_distribution"), *cpus = line_get(line, "cpus_allowed");
+	unsigned int arrival, verify;
+
+	if (parse_name(line, "arrival", arrival_names, &arrival, why) ||
+	    parse_name(line, "verify", verify_names, &verify, why) ||
+	    (split && calyx_parse_bssplit(split, &job->bssplit, why)) ||
+	    (split_write && calyx_parse_bssplit(split_write, &job->bssplit_write, why)) ||
+	    (distribution && calyx_parse_distribution(distribution, &job->distribution, why)) ||
+	    (cpus && calyx_parse_cpus(cpus, job->cpus_allowed, why)))
+		return -EINVAL;
+	job->arrival = (enum calyx_arrival)arrival;
+	job->verify = verify != 0;
+	return 0;
+}
+
+static int parse_word_numbers(const struct line *line, struct calyx_job *job, char *why)
+{
+	uint64_t fdatasync, sync, end_fsync, compress, dedupe, think_us, think_blocks;
+
+	if (line_number(line, "offset", 0, UINT64_MAX, &job->offset, why) ||
+	    line_number(line, "rate", 0, UINT64_MAX, &job->rate, why) ||
+	    line_number(line, "fdatasync", 0, UINT32_MAX, &fdatasync, why) ||
+	    line_number(line, "sync", 0, 1, &sync, why) || line_number(line, "end_fsync", 0, 1, &end_fsync, why) ||
+	    line_number(line, "buffer_compress_percentage", 0, 100, &compress, why) ||
+	    line_number(line, "dedupe_percentage", 0, 100, &dedupe, why) ||
+	    line_number(line, "thinktime_us", 0, TIME_MAX_NS / 1000, &think_us, why) ||
+	    line_number(line, "thinktime_blocks", 0, UINT32_MAX, &think_blocks, why))
+		return -EINVAL;
+	job->fdatasync = (uint32_t)fdatasync;
+	job->sync = sync;
+	job->end_fsync = end_fsync;
+	job->compress_percentage = (uint32_t)compress;
+	job->dedupe_percentage = (uint32_t)dedupe;
+	job->thinktime_ns = think_us * 1000;
+	job->thinktime_blocks = (uint32_t)think_blocks;
+	return 0;
+}
+
 int job_parse(const struct line *line, struct job *job, char *why)
 {
 	static const char *const required[] = {"path", "rw", "bs", "size", "runtime_ns"};
@@ -135,6 +180,10 @@ int job_parse(const struct line *line, struct job *job, char *why)
 	error = parse_names(line, &parsed.job, why);
 	if (!error)
 		error = parse_numbers(line, &parsed.job, why);
+	if (!error)
+		error = parse_words(line, &parsed.job, why);
+	if (!error)
+		error = parse_word_numbers(line, &parsed.job, why);
 	if (!error)
 		error = parse_places(line, &parsed.job, why);
 	if (error)

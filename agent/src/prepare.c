@@ -14,7 +14,7 @@
 
 #include "moment.h"
 
-#define KEYS "path size files seed max_bytes_per_s"
+#define KEYS "path size files seed max_bytes_per_s verify"
 #define FILE_FACTS_BYTES 180 /* of a file in the answer, without its directory; also of the answer around them */
 /* The golden ratio in 64 bits: seeds of files differ in about half of their bits. */
 #define SEED_STEP 0x9e3779b97f4a7c15ull
@@ -23,6 +23,7 @@ struct layout_job {
 	struct command *command;
 	const char *parent;
 	uint64_t size, files, seed, max_bytes_per_s;
+	bool verify;	     /* blocks that verify=crc32c can check */
 	uint64_t done_bytes; /* of the files before the present one */
 	uint64_t written_bytes;
 };
@@ -40,12 +41,18 @@ static size_t escaped_size(const char *text)
 static int parse(struct layout_job *job, char *why)
 {
 	const struct line *line = &job->command->line;
+	const char *verify = line_get(line, "verify");
 
 	if (line_check(line, KEYS, why) || line_number(line, "size", 0, INT64_MAX, &job->size, why) ||
 	    line_number(line, "files", 1, CALYX_JOBS_MAX, &job->files, why) ||
 	    line_number(line, "seed", 1, UINT64_MAX, &job->seed, why) ||
 	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &job->max_bytes_per_s, why))
 		return -EINVAL;
+	if (verify && strcmp(verify, "crc32c") != 0 && strcmp(verify, "none") != 0) {
+		snprintf(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
+		return -EINVAL;
+	}
+	job->verify = verify && !strcmp(verify, "crc32c");
 	job->parent = line_get(line, "path");
 	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
 		snprintf(why, WHY_MAX, "'prepare' needs path= (absolute), size= and files=, both above 0");
@@ -127,8 +134,9 @@ static int lay_out(struct layout_job *job, const char *directory, struct json *j
 		int error;
 
 		snprintf(path, sizeof(path), "%s/job.%" PRIu64, directory, i);
-		error = calyx_target_layout(path, job->size, job->seed + i * SEED_STEP, job->max_bytes_per_s,
-					    on_progress, job, &layout, why);
+		error = (job->verify ? calyx_target_layout_verified
+				     : calyx_target_layout)(path, job->size, job->seed + i * SEED_STEP,
+							    job->max_bytes_per_s, on_progress, job, &layout, why);
 		if (error)
 			return error;
 		job->done_bytes += job->size;

@@ -15,10 +15,12 @@
 #include <time.h>
 
 #include "calyx/engine.h"
+#include "crc32c.h"
 #include "data.h"
 #include "offsets.h"
 #include "reason.h"
 #include "sys.h"
+#include "verify.h"
 
 #define CHUNK_BYTES (1u << 20)
 #define DIRECT_ALIGNMENT 4096u
@@ -95,8 +97,9 @@ static int write_chunk(int fd, const unsigned char *buffer, size_t length, uint6
 	return 0;
 }
 
-static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s, unsigned char *chunk,
-		     bool (*progress)(void *context, uint64_t written_bytes), void *context, uint64_t *written)
+static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s, bool verify,
+		     unsigned char *chunk, bool (*progress)(void *context, uint64_t written_bytes), void *context,
+		     uint64_t *written)
 {
 	bool direct = calyx_sys->set_flags(fd, O_DIRECT) == 0;
 	uint64_t started_ns = calyx_now_ns(), state = data_seed;
@@ -106,6 +109,8 @@ static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_byt
 		size_t length = size - *written < CHUNK_BYTES ? (size_t)(size - *written) : CHUNK_BYTES;
 
 		calyx_data_fill(chunk, length, calyx_random_next(&state));
+		if (verify)
+			calyx_verify_stamp(chunk, length, *written, 0, data_seed);
 		error = write_chunk(fd, chunk, length, *written, &direct);
 		if (error)
 			return error;
@@ -120,9 +125,9 @@ static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_byt
 	return error;
 }
 
-int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
-			bool (*progress)(void *context, uint64_t written_bytes), void *context,
-			struct calyx_layout *layout, char *reason)
+static int lay_out(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s, bool verify,
+		   bool (*progress)(void *context, uint64_t written_bytes), void *context, struct calyx_layout *layout,
+		   char *reason)
 {
 	struct calyx_layout found = {0};
 	void *chunk;
@@ -137,7 +142,7 @@ int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uin
 		error = refuse_full(reason, path, "create", fd);
 		goto unmap;
 	}
-	error = write_all(fd, size, data_seed, max_bytes_per_s, chunk, progress, context, &found.written_bytes);
+	error = write_all(fd, size, data_seed, max_bytes_per_s, verify, chunk, progress, context, &found.written_bytes);
 	if (error == -ECANCELED)
 		calyx_refuse(reason, error, "laying out %s was stopped after %" PRIu64 " bytes", path,
 			     found.written_bytes);
@@ -157,6 +162,21 @@ int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uin
 unmap:
 	calyx_sys->unmap(chunk, CHUNK_BYTES);
 	return error;
+}
+
+int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
+			bool (*progress)(void *context, uint64_t written_bytes), void *context,
+			struct calyx_layout *layout, char *reason)
+{
+	return lay_out(path, size, data_seed, max_bytes_per_s, false, progress, context, layout, reason);
+}
+
+int calyx_target_layout_verified(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
+				 bool (*progress)(void *context, uint64_t written_bytes), void *context,
+				 struct calyx_layout *layout, char *reason)
+{
+	calyx_crc32c_init();
+	return lay_out(path, size, data_seed, max_bytes_per_s, true, progress, context, layout, reason);
 }
 
 /* Adds one extent, and the gap before it, to what was found. *end is how far the file has been seen. */

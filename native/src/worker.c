@@ -165,7 +165,6 @@ static int allocate(struct calyx_worker *w)
 		w->taken.numa = true;
 		w->taken.numa_node = job->numa_node;
 	}
-	calyx_pool_fill(w);
 	/* The last slot is on the bottom of the stack, so slots are first used in order. */
 	for (uint32_t i = 0; i < job->iodepth; i++)
 		w->free_slots[i] = job->iodepth - 1 - i;
@@ -273,12 +272,33 @@ static void touch_stack(void)
 	(void)stack[0];
 }
 
+/* Blocks that were never made to be checked would all be told as bad: so one of three must have a header. */
+static int probe_verify(struct calyx_worker *w)
+{
+	const struct calyx_job *job = &w->crew->job;
+	uint64_t last = job->size / CALYX_DATA_BLOCK - 1, blocks[] = {0, last / 2, last};
+
+	if (!job->verify || !calyx_rw_reads(job->rw))
+		return 0;
+	for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+		int64_t count =
+			calyx_sys->pread(w->fd, w->pool, CALYX_DATA_BLOCK, job->offset + blocks[i] * CALYX_DATA_BLOCK);
+
+		/* A block that cannot be read is an error of the run, not of this look. */
+		if (count != CALYX_DATA_BLOCK || calyx_verify_has_header(w->pool))
+			return 0;
+	}
+	return calyx_refuse(w->open_reason, -EINVAL,
+			    "%s was not laid out to be checked: no block has a header (prepare verify=crc32c)",
+			    job->paths[w->index]);
+}
+
 static int open_target(struct calyx_worker *w)
 {
 	const struct calyx_job *job = &w->crew->job;
 	int error;
 
-	if ((error = open_file(w)) || (error = probe_direct(w)) || !job->iopoll)
+	if ((error = open_file(w)) || (error = probe_direct(w)) || (error = probe_verify(w)) || !job->iopoll)
 		return error;
 	return calyx_polling_check(w->fd, job->paths[w->index], w->pool, job->bs, 0, w->open_reason);
 }
@@ -294,6 +314,7 @@ void calyx_worker_open(struct calyx_worker *w)
 	if ((w->open_error = take_cpu(w)) || (w->open_error = allocate(w)) ||
 	    (!w->crew->job.nop && (w->open_error = open_target(w))))
 		return;
+	calyx_pool_fill(w); /* after the looks at the file, which read into it */
 	if ((w->open_error = open_ring(w)))
 		return;
 	w->open_error = register_all(w);

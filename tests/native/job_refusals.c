@@ -1,6 +1,28 @@
 // Is every senseless job refused, with a sentence that names what is wrong?
 #include "check.h"
 
+#define SPLIT(n, ...) split_of(n, (struct two_lists){__VA_ARGS__})
+#define ZONES(n, ...) zones_of(n, (struct two_lists){__VA_ARGS__})
+#define DISTRIBUTION(of, value) ((struct calyx_distribution){.kind = CALYX_RANDOM_##of, .parameter = (value)})
+
+struct two_lists {
+	uint32_t a[2], b[2];
+};
+
+static struct calyx_bssplit split_of(uint32_t count, struct two_lists lists)
+{
+	return (struct calyx_bssplit){
+		.count = count, .bs = {lists.a[0], lists.a[1]}, .percent = {lists.b[0], lists.b[1]}};
+}
+
+static struct calyx_distribution zones_of(uint32_t count, struct two_lists lists)
+{
+	return (struct calyx_distribution){.kind = CALYX_RANDOM_ZONED,
+					   .zones_count = count,
+					   .access = {lists.a[0], lists.a[1]},
+					   .share = {lists.b[0], lists.b[1]}};
+}
+
 static void refused(struct calyx_job job, const char *word)
 {
 	char reason[CALYX_REASON_MAX] = "";
@@ -51,6 +73,48 @@ int main(void)
 	REFUSED("setup is 7", job.setup = (enum calyx_setup)7);
 	REFUSED("refill is 2", job.refill = (enum calyx_refill)2);
 	REFUSED("buffers is 3", job.buffers = (enum calyx_buffers)3);
+
+	/* The words of fio, each and together. */
+	REFUSED("add up to 90", job.bssplit = SPLIT(2, {4096, 4096}, {50, 40}));
+	REFUSED("block of 100", job.bssplit = SPLIT(1, {100}, {100}));
+	REFUSED("bs must be the largest", job.bssplit = SPLIT(1, {8192}, {100}));
+	REFUSED("multiple of 512", job.bssplit = SPLIT(1, {1000}, {100}));
+	REFUSED("more than 16", job.bssplit.count = CALYX_SPLIT_MAX + 1);
+	REFUSED("bssplit_write", job.bssplit_write = SPLIT(1, {4096}, {100}));
+	REFUSED("offset and size", job.offset = INT64_MAX);
+	REFUSED("offset is 100", job.offset = 100);
+	REFUSED("largest rate", job.rate = UINT64_MAX);
+	REFUSED("choose one", job.rate = 4096; job.rate_iops = 1);
+	REFUSED("arrival is 3", job.arrival = (enum calyx_arrival)3; job.rate_iops = 1);
+	REFUSED("needs rate_iops", job.arrival = CALYX_ARRIVAL_POISSON);
+	REFUSED("thinktime", job.arrival = CALYX_ARRIVAL_CONSTANT; job.rate_iops = 1; job.thinktime_ns = 1);
+	REFUSED("an hour", job.thinktime_ns = UINT64_MAX);
+	REFUSED("without a thinktime", job.thinktime_blocks = 1);
+	REFUSED("needs randread", job.rw = CALYX_READ; job.distribution = DISTRIBUTION(ZIPF, 1.2));
+	REFUSED("random_distribution is 9", job.distribution.kind = (enum calyx_random)9);
+	REFUSED("theta is 1:", job.distribution = DISTRIBUTION(ZIPF, 1));
+	REFUSED("theta is 0:", job.distribution = DISTRIBUTION(ZIPF, 0));
+	REFUSED("theta is 11", job.distribution = DISTRIBUTION(ZIPF, 11));
+	REFUSED("theta is nan", job.distribution = DISTRIBUTION(ZIPF, __builtin_nan("")));
+	REFUSED("h is 1:", job.distribution = DISTRIBUTION(PARETO, 1));
+	REFUSED("deviation of normal is 101", job.distribution = DISTRIBUTION(NORMAL, 101));
+	REFUSED("has 0 zones", job.distribution = DISTRIBUTION(ZONED, 0));
+	REFUSED("90 % of the accesses", job.distribution = ZONES(2, {50, 40}, {50, 50}));
+	REFUSED("accesses but no size", job.distribution = ZONES(2, {50, 50}, {100, 0}));
+	REFUSED("fdatasync is set", job.fdatasync = 1);
+	REFUSED("sync is set", job.sync = true);
+	REFUSED("end_fsync is set", job.end_fsync = true);
+	REFUSED("buffer_compress_percentage is set", job.compress_percentage = 1);
+	REFUSED("dedupe_percentage is set", job.dedupe_percentage = 1);
+	REFUSED("fsync and fdatasync", job.rw = CALYX_WRITE; job.fsync = job.fdatasync = 1);
+	REFUSED("blocks of zeros", job.rw = CALYX_WRITE; job.compress_percentage = 100);
+	REFUSED("dedupe_percentage is 101", job.rw = CALYX_WRITE; job.dedupe_percentage = 101);
+	REFUSED("no two are equal", job.rw = CALYX_WRITE; job.dedupe_percentage = 1; job.verify = true);
+	REFUSED("blocks of 4096 bytes", job.verify = true; job.bs = 6144);
+	REFUSED("blocks of 4096 bytes", job.verify = true; job.offset = 512);
+	REFUSED("blocks of 4096 bytes", job.verify = true; job.bssplit = SPLIT(2, {4096, 512}, {50, 50}));
+	REFUSED("with its data", job.rw = CALYX_RW; job.verify = true; job.bs = 1 << 20; job.iodepth = 1024;
+		job.size = 1ull << 31);
 
 	job = good;
 	job.bs = 1000;

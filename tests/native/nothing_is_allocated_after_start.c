@@ -14,7 +14,7 @@
 
 #define SIZE (4ull << 20)
 
-#if defined(HAS_ASAN) || !defined(__GLIBC__)
+#if defined(HAS_ASAN) || defined(HAS_TSAN) || !defined(__GLIBC__)
 int main(void)
 {
 	SKIP("the C library's allocator cannot be watched in this build");
@@ -94,6 +94,19 @@ int main(void)
 	job.iodepth = 32;
 	job.ramp_ns = 50 * MS;
 	job.fsync = 100;
+#ifdef SHAPED
+	CHECK(calyx_parse_bssplit("4096/50:16384/50", &job.bssplit, NULL) == 0 &&
+		      calyx_parse_distribution("zipf:1.2", &job.distribution, NULL) == 0,
+	      "words");
+	job.bs = 16384;
+	job.offset = 65536;
+	job.size = SIZE - 65536;
+	job.rate_iops = 20000;
+	job.arrival = CALYX_ARRIVAL_POISSON;
+	job.compress_percentage = 50;
+	job.dedupe_percentage = 30;
+	job.end_fsync = true;
+#endif
 	crew = open_crew(&job);
 	if (!forbid_memory_calls())
 		SKIP("no seccomp filter for all threads here");

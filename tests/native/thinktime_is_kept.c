@@ -1,0 +1,68 @@
+// With thinktime, is there a pause after each N I/Os, that begins when all of them have ended?
+#include "bent_ring.h"
+
+#define SIZE (1ull << 20)
+
+static uint64_t ended_ns, pause_min_ns = UINT64_MAX;
+static uint32_t since_pause, most, in_flight;
+
+static void on_submission(struct io_uring_sqe *sqe)
+{
+	uint64_t now_ns = calyx_now_ns();
+
+	(void)sqe;
+	/* Nothing but the pause takes this long without a disk. */
+	if (in_flight == 0 && ended_ns && now_ns - ended_ns > 5 * MS) {
+		pause_min_ns = now_ns - ended_ns < pause_min_ns ? now_ns - ended_ns : pause_min_ns;
+		since_pause = 0;
+	}
+	in_flight++;
+	since_pause++;
+	most = since_pause > most ? since_pause : most;
+}
+
+static void on_completion(struct io_uring_cqe *cqe)
+{
+	(void)cqe;
+	in_flight--;
+	ended_ns = calyx_now_ns();
+}
+
+static void check_pauses(uint32_t iodepth, uint32_t blocks, enum calyx_refill refill)
+{
+	struct calyx_job job = short_job(SIZE);
+	const struct calyx_result *result;
+	struct calyx_crew *crew;
+	uint64_t ios;
+
+	ended_ns = 0;
+	pause_min_ns = UINT64_MAX;
+	since_pause = most = in_flight = 0;
+	job.iodepth = iodepth;
+	job.refill = refill;
+	job.thinktime_ns = 10 * MS;
+	job.thinktime_blocks = blocks;
+	job.runtime_ns = 500 * MS;
+	bent.without_disk = true;
+	bent.submission = on_submission;
+	bent.completion = on_completion;
+	crew = bent_open(&job);
+	result = run_to_end(crew);
+	CHECK(result->failure[0] == 0, "%s", result->failure);
+	ios = result->directions[CALYX_DIR_READ].ios;
+	blocks = blocks ? blocks : 1;
+	CHECK(most == blocks, "%" PRIu32 " I/Os between two pauses, not %" PRIu32, most, blocks);
+	CHECK(pause_min_ns >= 99 * MS / 10 && pause_min_ns != UINT64_MAX, "a pause of %" PRIu64 " ns", pause_min_ns);
+	CHECK(ios <= 51 * blocks && ios >= 20 * blocks, "%" PRIu64 " I/Os", ios);
+	calyx_crew_close(crew);
+}
+
+int main(void)
+{
+	scratch_make();
+	lay_out(1, SIZE);
+	check_pauses(1, 0, CALYX_REFILL_EACH);
+	check_pauses(4, 3, CALYX_REFILL_EACH);
+	check_pauses(4, 10, CALYX_REFILL_BATCH);
+	return 0;
+}
