@@ -17,12 +17,13 @@ SOURCES := CMakeLists.txt pyproject.toml $(shell find native agent/src -type f 2
 FILES := $(VENV)/.stamp-files
 C_FILES = $(shell git ls-files '*.c' '*.h')
 DEMO_ARGS ?=
+FUZZ_SECONDS ?= 20
 PYTEST_ARGS ?=
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build dev demo test test-slow test-native check format bench agents lab docs clean FORCE
+.PHONY: help build dev demo test test-slow test-native test-native-tsan fuzz check format bench agents lab docs clean FORCE
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +66,15 @@ test-native: $(SETUP) ## the C tests, plain and under ASan and UBSan
 	$(CMAKE) -S . -B build/native-asan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_SANITIZE=address,undefined
 	$(CMAKE) --build build/native-asan
 	$(CTEST) --test-dir build/native-asan --output-on-failure
+
+# Fixed addresses: the sanitizer of older compilers gives up where the kernel spreads them too far.
+test-native-tsan: $(SETUP) ## the C tests under TSan
+	$(CMAKE) -S . -B build/native-tsan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_AGENT=OFF -DCALYX_SANITIZE=thread
+	$(CMAKE) --build build/native-tsan
+	setarch --addr-no-randomize $(CTEST) --test-dir build/native-tsan --output-on-failure
+
+fuzz: ## histogram, command lines and jobs against clang's libFuzzer, FUZZ_SECONDS each
+	tools/fuzz $(FUZZ_SECONDS)
 
 check: dev ## formatting, lint, types, import directions, docs
 	$(BIN)/ruff check .

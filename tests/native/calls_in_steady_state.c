@@ -15,7 +15,7 @@
 #define SIZE (4ull << 20)
 #define TICKS_MAX 20 /* ten a second */
 
-#if defined(HAS_ASAN) || defined(__SANITIZE_THREAD__)
+#if defined(HAS_ASAN) || defined(HAS_TSAN)
 int main(void)
 {
 	SKIP("the sanitizer makes system calls of its own");

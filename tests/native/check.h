@@ -26,6 +26,14 @@
 #endif
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#define HAS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HAS_TSAN 1
+#endif
+#endif
+
 #define CHECK(condition, ...)                                                                                          \
 	do {                                                                                                           \
 		if (!(condition)) {                                                                                    \

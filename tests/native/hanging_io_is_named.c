@@ -4,7 +4,7 @@
 #define SIZE (1ull << 20)
 
 static int seen;
-static uint64_t lost_offsets[6];
+static _Atomic uint64_t lost_offsets[6];
 
 /* NOPs that post no completion, in place of six requests. */
 static void lose_six(struct io_uring_sqe *sqe)
