@@ -218,7 +218,8 @@ def direct_agent(agent: Path, *, wrapper: Sequence[str] = ()) -> Iterator[Direct
 
 def resident_bytes(bench: Bench) -> int:
     """What the agent holds in memory while it works, besides the buffers of its I/O."""
-    round_ = Round(0, 0, bench.workload, "target", "calyx", LoadMode.TOGETHER, ("here",), seed=1)
+    workload = replace(bench.workload, ramp_s=0.0, runtime_s=0.5)
+    round_ = Round(0, 0, workload, "target", "calyx", LoadMode.TOGETHER, ("here",), seed=1)
     command = engines.command(
         round_, paths=(bench.path,), data_seed=1, taken={}, facts=bench.facts, hello={}, fio_path=None
     )
