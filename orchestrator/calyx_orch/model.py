@@ -132,7 +132,7 @@ class Workload:
     fsync: int = 0
     seed: int | None = None
     setup: str = "auto"
-    refill: str = "each"
+    refill: str = "auto"  # each, unless a calibration chooses batch
     buffers: str = "auto"
     interval_ms: int = 100
     targets: tuple[str, ...] = ()
@@ -362,6 +362,11 @@ class Plan:
     notes: tuple[str, ...] = ()  # what was left out of it and why, such as a baseline that is no equal
     pins: tuple[Pin, ...] = ()
     searches: tuple[SearchPlan, ...] = ()
+
+    @property
+    def measured(self) -> tuple[Round | SearchPlan, ...]:
+        """All that is measured: every round, and every search, whose rounds are made on the way."""
+        return (*self.rounds, *self.searches)
 
 
 # --- what comes back ---------------------------------------------------------------------------------------------

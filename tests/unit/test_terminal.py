@@ -183,7 +183,7 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
     assert whole["run"]["is_short"] is False
     assert len(whole["guests"]) == len(summary.guests)
     assert whole["guests"][0]["throughput_bytes_per_s"] == summary.guests[0].throughput_bytes_per_s
-    assert set(whole) == {"format", "run", "outcomes", "guests", "fleet", "pairs", "interference", "places", "doubts"}
+    assert set(whole) == {"format", "run", "outcomes", "found", "guests", "fleet", "pairs", "interference", "places", "doubts"}
 
 
 def test_a_dry_run_shows_rounds_costs_and_what_needs_leave(record: RunRecord) -> None:

@@ -66,7 +66,8 @@ async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
     guard_growth(plan, allowed=options.allow_growth)
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
     try:
-        signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet))
+        cache = runner.Cache(runner.cache_path(), fresh=options.recalibrate)
+        signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet), cache)
     finally:
         folder.close()
     record = archive.read(folder.path)
@@ -119,12 +120,12 @@ def guard_growth(plan: Plan, *, allowed: bool) -> None:
     )
 
 
-async def _run(plan: Plan, folder: archive.RunFolder, live: Live) -> int:
+async def _run(plan: Plan, folder: archive.RunFolder, live: Live, cache: runner.Cache) -> int:
     """Run with signals caught: the first stops the guests in good order, the second leaves at once. Returns the signal."""
     interrupted = asyncio.Event()
     caught: list[int] = []
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(runner.run(plan, folder=folder, live=live, interrupted=interrupted))
+    task = asyncio.ensure_future(runner.run(plan, folder=folder, live=live, interrupted=interrupted, cache=cache))
 
     def on_signal(number: int) -> None:
         caught.append(number)

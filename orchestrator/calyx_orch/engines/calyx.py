@@ -45,7 +45,7 @@ def command(round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra
         ("data_seed", data_seed),
         ("interval_ns", workload.interval_ms * 1_000_000),
         ("setup", workload.setup),
-        ("refill", workload.refill),
+        ("refill", "each" if workload.refill == "auto" else workload.refill),
         ("buffers", workload.buffers),
         ("deadline_ns", deadline_ns(round_, ramp_extra_ns)),
         *_further(workload),

@@ -312,7 +312,7 @@ class WorkloadSettings(Strict):
     huge_pages: Many[Boolean] | None = None
     find: Many[Find] | None = Field(default=None, description="searched for instead of measured: iops_at 'p99<2ms'")
     setup: Many[Literal["auto", "sqpoll", "defer", "coop", "plain", "psync"]] | None = None
-    refill: Many[Literal["each", "batch"]] | None = None
+    refill: Many[Literal["auto", "each", "batch"]] | None = None
     buffers: Many[Literal["auto", "registered", "plain"]] | None = None
     interval_ms: Many[Annotated[Whole, Field(ge=10, le=60_000)]] | None = None
     targets: Many[Text] | None = Field(default=None, description="the targets it runs on; default: all of the guest")

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calyx_orch.model import GuestOutcome, RunRecord
+from calyx_orch.model import GuestOutcome, Pin, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
-LONG = frozenset({"reason", "set-up", "guests", "targets", "doubts", "interval", "io_uring"})
+LONG = frozenset(
+    {"reason", "set-up", "chosen", "engine's own", "truth", "guests", "targets", "doubts", "interval", "io_uring"}
+)
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,26 @@ def _outcome(one: GuestOutcome) -> tuple[str, ...]:
 
 def setups(record: RunRecord) -> Table | None:
     """List which set-up took effect, by workload and engine, and for which guests."""
-    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    pins = {(pin.guest, pin.workload, pin.target): pin for pin in record.plan.pins}
+    found: dict[tuple[str, str, str, str, str], dict[str, None]] = {}
     for m in record.measurements:
         if m.setup:
-            key = (m.workload, m.target, m.engine, _setup_text(m.setup))
+            pin = pins.get((m.guest, m.workload, m.target)) if m.engine == "calyx" else None
+            key = (m.workload, m.target, m.engine, _setup_text(m.setup), _chosen(pin))
             found.setdefault(key, {})[m.guest] = None
     if not found:
         return None
-    columns = (Column("workload"), Column("target"), Column("engine"), Column("set-up"), Column("guests"))
+    columns = tuple(Column(title) for title in ("workload", "target", "engine", "set-up", "chosen", "guests"))
     rows = tuple((*map(wording.printable, key), names(guests)) for key, guests in found.items())
     text = "What really took effect on the guests; fio was given what took effect for calyx."
     return Table("setups", "Set-ups that took effect", columns, rows, text)
+
+
+def _chosen(pin: Pin | None) -> str:
+    """How the set-up of a workload that says `auto` was decided."""
+    if pin is None:
+        return ""
+    return f"{pin.how}{f' on {pin.leader}' if pin.leader else ''}: {pin.why}"
 
 
 def _setup_text(setup: Mapping[str, Any]) -> str:
@@ -130,6 +141,30 @@ def names(guests: Iterable[str], most: int = NAMES_MAX) -> str:
     return wording.printable(", ".join(known[:most]) + more)
 
 
+def searches(record: RunRecord) -> Table | None:
+    """List what was searched for and found: the highest rate that held the budget, and the lowest that did not."""
+    if not record.found:
+        return None
+    titles = ("workload", "target", "load", "guests", "budget", "held at", "broke at", "rounds", "reason")
+    columns = tuple(Column(title, title in ("held at", "broke at", "rounds")) for title in titles)
+    rows = tuple(
+        tuple(
+            wording.printable(text)
+            for text in (
+                one.workload, one.target, one.load, names(one.guests), one.budget.removeprefix("iops_at "), _rate(one.rate_iops),
+                _rate(one.broke_iops), str(len(one.probes)), one.why,
+            )
+        )
+        for one in record.found
+    )  # fmt: skip
+    text = "IOPS of each job of each guest in an open loop; latency counts from when an I/O was due."
+    return Table("searches", "The highest rate that holds a budget", columns, rows, text, first=True)
+
+
+def _rate(iops: int | None) -> str:
+    return wording.NOT_AVAILABLE if iops is None else wording.significant(iops)
+
+
 def guests(record: RunRecord) -> Table | None:
     """List what the guests are: kernel, CPUs, hypervisor, file system and device of their targets, fio."""
     if not record.facts:
@@ -147,6 +182,8 @@ def guests(record: RunRecord) -> Table | None:
         "io_uring",
         "targets",
         "fio",
+        "engine's own",
+        "truth",
     )
     columns = tuple(Column(title, title in ("CPUs", "memory")) for title in titles)
     rows = []
@@ -158,6 +195,7 @@ def guests(record: RunRecord) -> Table | None:
             guest.name, guest.vm_host, guest.storage, facts.get("kernel"), facts.get("arch"), facts.get("cpus"),
             _size(facts.get("memory_bytes")), facts.get("hypervisor"), facts.get("clocksource"),
             _io_uring(facts.get("io_uring")), _paths(facts.get("paths")), _fio(facts),
+            _floor(facts.get("floor")), _truth(facts.get("truth")),
         )  # fmt: skip
         rows.append(tuple("" if value is None else wording.printable(str(value)) for value in values))
     return Table("guests", "The guests", columns, tuple(rows))
@@ -176,6 +214,35 @@ def _paths(paths: Any) -> str:
             told = [path.get(name) for name in ("path", "fs_type", "device", "model", "scheduler")]
             found.append(" ".join(str(part) for part in told if part))
     return "; ".join(found)
+
+
+def _floor(floor: Any) -> str:
+    """What the engine itself adds to each I/O, measured with requests that do nothing."""
+    if not isinstance(floor, Mapping):
+        return ""
+    per_io, p99 = floor.get("ns_per_io"), floor.get("p99_ns")
+    if not isinstance(per_io, int) or not isinstance(p99, int):
+        return ""
+    return f"{wording.latency(per_io)} per I/O, P99 {wording.latency(p99)}"
+
+
+def _truth(truth: Any) -> str:
+    """For each target: a block read first and again, and 4 KiB written and flushed."""
+    told = []
+    for target, probe in truth.items() if isinstance(truth, Mapping) else ():
+        if isinstance(probe, Mapping):
+            named = (
+                ("cold_read_ns", "first read"),
+                ("hot_read_ns", "read again"),
+                ("flush_write_ns", "write and flush"),
+            )
+            parts = [
+                f"{text} {wording.latency(probe[key])}"
+                for key, text in named
+                if isinstance(probe.get(key), int | float)
+            ]
+            told.append(f"{target}: {', '.join(parts)}")
+    return "; ".join(told)
 
 
 def _fio(facts: Mapping[str, Any]) -> str:

@@ -158,6 +158,7 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
     """Make the tables of the page, in its order; empty ones are left out."""
     made = (
         facts.failures(record),
+        facts.searches(record),
         table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text="Throughput and IOPS are sums of the guests."),
         table("rows", "Guest by guest", GUEST, ordered(summary.guests)),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),

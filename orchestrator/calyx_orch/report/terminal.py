@@ -50,7 +50,8 @@ def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -
         _print(console, _titled(f"calyx / fio{more}", short), tables.PAIR, pairs)
         neighbours, more = _few(tables.neighbours(summary), lambda one: _low(one.metrics.get("throughput")))
         _print(console, _titled(f"with neighbours / alone{more}", short), tables.INTERFERENCE, neighbours)
-        _print_failures(console, record)
+        _print_table(console, facts.searches(record))
+        _print_table(console, facts.failures(record), "guests that failed", style="red")
         for text in tables.doubts(record, summary):
             console.print(Text(f"doubtful: {text}", style="yellow"), soft_wrap=not console.is_terminal)
         _print_notes(console, record.plan)
@@ -99,6 +100,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "format": JSON_FORMAT,
         "run": run,
         "outcomes": [asdict(outcome) for outcome in record.outcomes],
+        "found": [asdict(one) for one in record.found],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
     }
     plain: dict[str, Any] = _plain(whole)
@@ -176,15 +178,14 @@ def _print_notes(console: Console, plan: Plan) -> None:
         console.print(Text(f"note: {wording.printable(note)}", style="dim"), soft_wrap=not console.is_terminal)
 
 
-def _print_failures(console: Console, record: RunRecord) -> None:
-    failed = facts.failures(record)
-    if failed is None:
+def _print_table(console: Console, made: facts.Table | None, title: str | None = None, style: str = "") -> None:
+    if made is None:
         return
     fields = [
-        Field[tuple[str, ...]](column.title, lambda row, n=number: row[n], is_number=False)  # type: ignore[misc]
-        for number, column in enumerate(failed.columns)
+        Field[tuple[str, ...]](column.title, lambda row, n=number: row[n], is_number=column.is_number)  # type: ignore[misc]
+        for number, column in enumerate(made.columns)
     ]
-    _print(console, "guests that failed", fields, failed.rows, style="red")
+    _print(console, title or made.title, fields, made.rows, style=style)
 
 
 def _print(console: Console, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row], style: str = "") -> None:

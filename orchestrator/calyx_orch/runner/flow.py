@@ -11,19 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calyx_orch import coordination as co
-from calyx_orch import deploy, engines, transport
+from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
-from calyx_orch.errors import CalyxError, GuestError
-from calyx_orch.model import Guest, GuestOutcome, Layout, Measurement, Plan, Round
+from calyx_orch.errors import CalyxError
+from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round
 from calyx_orch.report.live import Live
-from calyx_orch.runner import preflight
+from calyx_orch.runner import buffers, preflight, preparing, probes, search
+from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
-from calyx_orch.runner.rounds import RoundRunner, data_seed, measurements
+from calyx_orch.runner.rounds import RoundRunner, measurements
 from calyx_orch.runner.session import Session
 from calyx_orch.store.archive import RunFolder
 
-REHEARSE_WITHIN_S = 30.0
-LAYOUT_BYTES_PER_S_MIN = 4 << 20  # a target slower than this is given up
 CLEAN_WITHIN_S = 30.0
 LET_GO_WITHIN_S = 2.0
 REMOVE_WITHIN_S = 20.0
@@ -43,17 +42,25 @@ class _InterruptedRun(Exception):
 
 
 async def run(
-    plan: Plan, *, folder: RunFolder, live: Live, interrupted: asyncio.Event, pool: transport.Pool | None = None
+    plan: Plan,
+    *,
+    folder: RunFolder,
+    live: Live,
+    interrupted: asyncio.Event,
+    pool: transport.Pool | None = None,
+    cache: Cache | None = None,
 ) -> Ended:
     """Run a plan and write everything into `folder`.
 
     Single guests that fail are outcomes, not errors. Raises RefusedError when preflight refuses the whole plan. When
-    `interrupted` is set the guests are stopped and cleaned, and what was measured is kept.
+    `interrupted` is set the guests are stopped and cleaned, and what was measured is kept. `cache` holds the set-ups that
+    earlier runs chose (None: none, and nothing is kept).
     """
+    kept = cache or Cache(None)
     if pool is None:
         async with transport.Pool() as own:
-            return await _Run(plan, folder, live, interrupted, own).run()
-    return await _Run(plan, folder, live, interrupted, pool).run()
+            return await _Run(plan, folder, live, interrupted, own, cache=kept).run()
+    return await _Run(plan, folder, live, interrupted, pool, cache=kept).run()
 
 
 @dataclass
@@ -72,7 +79,12 @@ class _Run:
         default_factory=dict
     )  # what each guest said of itself, lost ones included
     answered: dict[str, list[Measurement]] = field(default_factory=dict)
+    cache: Cache = field(default_factory=lambda: Cache(None))
     display: Display = field(init=False)
+    planned: Plan = field(init=False)  # as in the run folder: with all guests, also those that lack an engine
+
+    def __post_init__(self) -> None:
+        self.planned = self.plan
 
     async def run(self) -> Ended:
         guests = _guests_of(self.plan)
@@ -90,11 +102,16 @@ class _Run:
             self._keep_facts()
             self.display.phase(f"laying out files on {_count(self._alive())}")
             await self._unless_interrupted(self._each(self._alive(), self._lay_out, "prepare"))
+            await self._unless_interrupted(self._probe())
+            await self._unless_interrupted(self._calibrate())
             await self._unless_interrupted(self._each(self._alive(), self._rehearse, "rehearse"))
+            self._settle_buffers()
             self._keep_facts()
             gc.collect()
             gc.freeze()  # a collection in the middle of a clock probe would widen its bound
             status = await self._run_rounds()
+            if status == "finished":
+                await self._run_searches()
         except _InterruptedRun:
             status = "interrupted"
         except asyncio.CancelledError:
@@ -144,62 +161,62 @@ class _Run:
         session = self.sessions[guest.name]
         for layout in self.plan.layouts:
             if layout.guest == guest.name:
-                await self._lay_out_target(session, layout)
-        self.display.state(guest.name, "laid out")
-
-    async def _lay_out_target(self, session: Session, layout: Layout) -> None:
-        rate = self.plan.inventory.impact.max_rate_bytes_per_s or 0
-        seed = data_seed(self.plan.seed, layout.guest, f"layout/{layout.target}")
-        pairs: tuple[tuple[str, str | int], ...] = (
-            ("path", layout.path), ("size", layout.size_bytes), ("files", layout.files), ("seed", seed), ("max_bytes_per_s", rate),
-        )  # fmt: skip
-        limit_s = 60.0 + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
-        arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=limit_s)
-        files = [entry for entry in arrival.message.get("files", []) if isinstance(entry, dict)]
-        if len(files) != layout.files:
-            raise GuestError(f"target {layout.target}: {len(files)} of {layout.files} files were laid out")
-        session.files[layout.target] = tuple(str(entry["path"]) for entry in files)
-        session.laid_out[layout.target] = arrival.message
-        session.facts = {**session.facts, "prepared": dict(session.laid_out)}
-        for kind in ("unwritten", "holes"):
-            odd = sum(entry.get(kind) or 0 for entry in files)
-            if odd:
-                raise GuestError(
-                    f"target {layout.target}: {odd} bytes are {kind} after the layout, reads would not reach the disk"
+                await preparing.lay_out(session, layout, self.plan, self._note_guest)
+                answer = session.laid_out[layout.target]
+                self.folder.note(
+                    "prepared", time.monotonic_ns(), guest=layout.guest, target=layout.target, answer=answer
                 )
-        if any(entry.get("unwritten") is None for entry in files):
-            self._note_guest(
-                layout.guest, f"target {layout.target}: the file system cannot say whether its extents are written"
-            )
-        self.folder.note(
-            "prepared", time.monotonic_ns(), guest=layout.guest, target=layout.target, answer=arrival.message
-        )
+        self.display.state(guest.name, "laid out")
 
     async def _rehearse(self, guest: Guest) -> None:
         """Open every calyx job once without starting it: what set-up takes effect is what fio is given, too."""
         session = self.sessions[guest.name]
         seen: set[tuple[str, str]] = set()
-        for round_ in self.plan.rounds:
+        for round_ in (*self.plan.rounds, *map(search.first_probe, self.plan.searches)):
             key = (round_.workload.name, round_.target)
             if guest.name in round_.guests and key not in seen:
                 seen.add(key)
-                session.taken[key] = await self._rehearse_job(session, round_)
+                session.taken[key] = await preparing.rehearse(session, round_, self._note_guest)
         self.display.state(guest.name, "ready")
 
-    async def _rehearse_job(self, session: Session, round_: Round) -> dict[str, Any]:
-        trial = replace(round_, engine="calyx")
-        command = engines.command(
-            trial, paths=session.files[round_.target][: round_.workload.numjobs], data_seed=1, taken={},
-            facts=session.facts, hello=session.agent.hello, fio_path=None,
-        )  # fmt: skip
-        arrival = await session.ask(command.verb, command.pairs, answer="ready", timeout_s=REHEARSE_WITHIN_S)
-        taken = arrival.message.get("setup")
-        await session.ask("stop", answer="result", timeout_s=REHEARSE_WITHIN_S)
-        if not isinstance(taken, dict):
-            raise GuestError(f"workload {round_.workload.name}: the agent does not say what set-up took effect")
-        if taken.get("why"):
-            self._note_guest(session.guest.name, f"workload {round_.workload.name}: {taken['why']}")
-        return taken
+    # --- all guests, once ---
+
+    async def _probe(self) -> None:
+        """What the engine itself costs, and whether caches and flushes below are what they seem."""
+        self.display.phase(f"probing {_count(self._alive())}")
+        self.notes += await probes.ask_all(list(self.sessions.values()))
+
+    async def _calibrate(self) -> None:
+        """Choose the set-up of each guest where a workload says `auto`, and pin it in the plan of the run folder."""
+        calibration = Calibration(
+            self.plan, self.sessions, self.cache, self.notes.append, self.display.phase, self.folder.note
+        )
+        pins = await calibration.run()
+        for pin in pins:
+            self.sessions[pin.guest].pins[pin.workload, pin.target] = pin
+        self.planned = replace(self.planned, pins=pins)
+        self.folder.keep_plan(self.planned)
+        for why in dict.fromkeys(pin.why for pin in pins if pin.how != "ladder"):
+            self.live.note(f"set-up: {why}")
+
+    def _settle_buffers(self) -> None:
+        """All register their buffers, or nobody does."""
+        taken = {name: session.taken for name, session in self.sessions.items()}
+        facts = {name: session.facts for name, session in self.sessions.items()}
+        found = buffers.gaps(self.plan, taken, facts)
+        buffers.refuse_where_required(self.plan, found)
+        self.plan, told = buffers.without(self.plan, found)
+        self.planned, _ = buffers.without(self.planned, found)
+        names = {gap.workload for gap in found}
+        for session in self.sessions.values():
+            for key in session.taken:
+                if key[0] in names:
+                    session.taken[key] = {**session.taken[key], "fixed_buffers": False}
+        for note in told:
+            self.notes.append(note)
+            self.live.note(note)
+        if told:
+            self.folder.keep_plan(self.planned)
 
     # --- rounds ---
 
@@ -233,7 +250,28 @@ class _Run:
                 raise _InterruptedRun
         return "finished"
 
-    async def _run_round(self, round_: Round, sessions: Sequence[Session]) -> None:
+    async def _run_searches(self) -> None:
+        """Each search in turn; its rounds join the plan of the run folder as they are made."""
+        found: list[Found] = []
+        for plan in self.plan.searches:
+            first = 1 + max((one.index for one in self.planned.rounds), default=-1)
+            found.append(await search.find(plan, seed=self.plan.seed, first_index=first, run_round=self._run_probe))
+            self.folder.keep_found(found)
+
+    async def _run_probe(self, round_: Round) -> tuple[Measurement, ...]:
+        """One round of a search on the guests that are left."""
+        alive = [self.sessions[name] for name in round_.guests if name in self.sessions]
+        if not alive:
+            return ()
+        self.planned = replace(self.planned, rounds=(*self.planned.rounds, round_))
+        self.folder.keep_plan(self.planned)
+        self.display.round(1, (round_,), alive=len(alive))
+        found = await self._run_round(round_, alive)
+        if self.interrupted.is_set():
+            raise _InterruptedRun
+        return found
+
+    async def _run_round(self, round_: Round, sessions: Sequence[Session]) -> tuple[Measurement, ...]:
         self.folder.note(
             "round", time.monotonic_ns(), round=round_.index, name=round_.name, guests=[s.guest.name for s in sessions]
         )
@@ -258,6 +296,7 @@ class _Run:
         for guest in progress.guests:
             if guest.state is co.GuestState.LOST:
                 await self._give_up(guest.name, f"round {round_.index}", guest.reason)
+        return found
 
     # --- all guests ---
 
@@ -384,7 +423,7 @@ class _Run:
 
 
 def _guests_of(plan: Plan) -> list[Guest]:
-    named = {name for round_ in plan.rounds for name in round_.guests}
+    named = {name for one in plan.measured for name in one.guests}
     return [guest for guest in plan.inventory.guests if guest.name in named]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from calyx_orch import engines, units
 from calyx_orch.errors import AgentError, GuestError, RefusedError
-from calyx_orch.model import Guest, Layout, Plan, Round, SearchPlan, Workload
+from calyx_orch.model import Guest, Layout, Plan, Workload
 from calyx_orch.runner.session import Session
 
 FACTS_WITHIN_S = 20.0
@@ -155,8 +155,7 @@ def _alignment_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) ->
     block = entry.get("logical_block_size")
     if not isinstance(block, int) or block <= 0:
         return []
-    everything: tuple[Round | SearchPlan, ...] = (*plan.rounds, *plan.searches)
-    mine = [one for one in everything if one.target == layout.target and layout.guest in one.guests]
+    mine = [one for one in plan.measured if one.target == layout.target and layout.guest in one.guests]
     workloads = {one.workload.name: one.workload for one in mine}
     wrong = {
         name

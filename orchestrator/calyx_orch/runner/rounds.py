@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calyx_orch import clock, engines
@@ -216,7 +216,7 @@ class RoundRunner:
         session = guest.session
         key = (self.round.workload.name, self.round.target)
         return engines.command(
-            self.round,
+            with_pin(self.round, session),
             paths=session.files[self.round.target][: self.round.workload.numjobs],
             data_seed=data_seed(self.plan.seed, session.guest.name, self.round.index),
             taken=session.taken.get(key, {}),
@@ -297,6 +297,14 @@ def _event(kind: str, arrival: Arrival, name: str) -> co.Event | None:
             return co.Failed(at_ns, name, str(message.get("why", "refused without a reason")))
         case _:
             return None
+
+
+def with_pin(round_: Round, session: Session) -> Round:
+    """The round with the set-up that was chosen for this guest, where its workload says `auto`."""
+    pin = session.pins.get((round_.workload.name, round_.target))
+    if pin is None or round_.workload.setup != "auto":
+        return round_
+    return replace(round_, workload=replace(round_.workload, setup=pin.setup, refill=pin.refill))
 
 
 def lost_time(message: Mapping[str, Any]) -> LostTime | None:

@@ -17,7 +17,7 @@ from typing import Any
 from calyx_orch.clock import Probe
 from calyx_orch.deploy import Agent
 from calyx_orch.errors import AgentError, CalyxError
-from calyx_orch.model import Guest
+from calyx_orch.model import Guest, Pin
 
 Message = Mapping[str, Any]
 Pairs = Sequence[tuple[str, str | int]]
@@ -37,7 +37,8 @@ class Arrival:
 class Session:
     """A guest whose agent is running.
 
-    `files` are the laid-out paths by target; `taken` is what calyx's set-up became by (workload, target).
+    `files` are the laid-out paths by target; `taken` is what calyx's set-up became by (workload, target), `pins` what was
+    chosen for `auto`.
     """
 
     guest: Guest
@@ -47,6 +48,7 @@ class Session:
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     laid_out: dict[str, Message] = field(default_factory=dict)
     taken: dict[tuple[str, str], Message] = field(default_factory=dict)
+    pins: dict[tuple[str, str], Pin] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
     on_beat: Callable[[Message], None] | None = None
     _arrivals: asyncio.Queue[Arrival | None] = field(default_factory=lambda: asyncio.Queue(MESSAGES_HELD_MAX))

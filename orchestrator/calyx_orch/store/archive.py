@@ -5,6 +5,7 @@
       plan.json             every round, layout and seed
       inventory.yaml        the text that was run, as it was read
       facts.json            what each guest said of itself
+      found.json            what searches found, where there were any
       journal.jsonl         what happened, an event a line
       measurements.jsonl    one measurement a line
       raw/0001-NAME/GUEST/  the guest's answers to one round: messages.json and each document as it came
@@ -28,9 +29,10 @@ import pydantic
 
 from calyx_orch import plan as planning
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Answers, GuestOutcome, Measurement, Plan, Round, RunRecord
+from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Round, RunRecord
 
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)
+_FOUND = pydantic.TypeAdapter(tuple[Found, ...])
 _OUTCOMES = pydantic.TypeAdapter(tuple[GuestOutcome, ...])
 
 
@@ -72,6 +74,14 @@ class RunFolder:
         """Add one event to the journal. `at_ns` is the controller's monotonic clock."""
         line = json.dumps({"at_ns": at_ns, "event": event, **details}, default=_plain, allow_nan=False)
         _append(self._journal, line + "\n", sync=False)
+
+    def keep_plan(self, plan: Plan) -> None:
+        """Write the plan anew, with what was decided on the way: set-ups, buffers, rounds of searches."""
+        _write(self.path / "plan.json", planning.to_json(plan))
+
+    def keep_found(self, found: Iterable[Found]) -> None:
+        """Write what the searches found."""
+        _write(self.path / "found.json", _FOUND.dump_json(tuple(found), indent=1).decode())
 
     def keep_facts(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
         """Write what the guests said of themselves."""
@@ -128,6 +138,7 @@ def read(path: Path) -> RunRecord:
         outcomes = _OUTCOMES.validate_python(head["outcomes"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: cannot read the run: {error}") from error
+    found = _FOUND.validate_json((path / "found.json").read_bytes()) if (path / "found.json").is_file() else ()
     facts = _parsed(path / "facts.json") if (path / "facts.json").is_file() else {}
     measurements, cut = _read_measurements(path / "measurements.jsonl")
     return RunRecord(
@@ -140,6 +151,7 @@ def read(path: Path) -> RunRecord:
         started_at=head["started_at"],
         status="interrupted" if head["status"] == "running" else head["status"],
         notes=(*head["notes"], *cut),
+        found=found,
     )
 
 

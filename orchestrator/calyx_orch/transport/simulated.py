@@ -27,7 +27,7 @@ from urllib.parse import unquote_to_bytes
 from calyx_orch.errors import AgentError, ReachError
 from calyx_orch.model import Connection
 from calyx_orch.transport import Channel, Completed, Transport
-from calyx_orch.transport.simulated_figures import Job, calyx_result, draw, fio_log, fio_output
+from calyx_orch.transport.simulated_figures import LATENCY_NS, Job, calyx_result, draw, fio_log, fio_output
 
 MARKER = "calyx-agent/1 "
 CHUNK_CHARACTERS = 16_000
@@ -219,6 +219,8 @@ class SimulatedChannel:
             "prepare": self._prepare,
             "settle": lambda _: self._say("settled", idle=True, waited_ns=0),
             "lost": self._lost,
+            "floor": lambda _: self._say("floor", iodepth=1, ios=1_000_000, ns_per_io=180, p50_ns=150, p99_ns=420),
+            "truth": self._truth,
             "run": lambda o: self._hold("run", o),
             "exec": self._exec,
             "arm": self._arm,
@@ -264,6 +266,13 @@ class SimulatedChannel:
     def _lost(self, options: dict[str, list[str]]) -> None:
         spin_ns = int(options["spin_ms"][0]) * 1_000_000
         self._say("lost", spin_ns=spin_ns, lost_ns=spin_ns // 1000, gaps=3, gap_max_ns=spin_ns // 2000)
+
+    def _truth(self, _: dict[str, list[str]]) -> None:
+        cold_ns = LATENCY_NS + self._rng.randrange(LATENCY_NS // 10)
+        self._say(
+            "truth", direct=True, reads=64, cold_read_ns=cold_ns, hot_read_ns=cold_ns - 1000, writes=16, write_ns=cold_ns,
+            flush_write_ns=900_000,
+        )  # fmt: skip
 
     def _exec(self, options: dict[str, list[str]]) -> None:
         if "hold" in options:

@@ -66,21 +66,22 @@ def draw(job: Job, rng: random.Random) -> Draw:
     transfer_ns = job.block_bytes * 1_000_000_000 / BYTES_PER_S
     latency_ns = max(LATENCY_NS + transfer_ns, in_flight * transfer_ns)
     iops = min(in_flight * 1_000_000_000 / latency_ns, 400_000)
+    capable = iops
     if job.rate_iops:
         iops = min(iops, job.rate_iops * job.jobs)
-    ios = _series(job, iops, rng)
+    ios = _series(job, iops, rng, SWING if iops == capable else 0.0)
     read_share, write_share = job.shares
     reads = tuple(round(count * read_share) for count in ios)
     writes = tuple(count - read for count, read in zip(ios, reads, strict=True)) if write_share else (0,) * len(ios)
     return Draw(reads, writes, _buckets(sum(reads), latency_ns, rng), _buckets(sum(writes), latency_ns * 1.2, rng))
 
 
-def _series(job: Job, iops: float, rng: random.Random) -> tuple[int, ...]:
+def _series(job: Job, iops: float, rng: random.Random, swing: float) -> tuple[int, ...]:
     """I/Os per interval; the last may be shorter."""
     counts, left_ns = [], job.runtime_ns
     while left_ns > 0:
         length_ns = min(job.interval_ns, left_ns)
-        counts.append(max(0, round(iops * length_ns / 1e9 * rng.gauss(1, SWING))))
+        counts.append(max(0, round(iops * length_ns / 1e9 * rng.gauss(1, swing))))
         left_ns -= length_ns
     return tuple(counts)
 
@@ -104,12 +105,29 @@ def _buckets(total: int, median_ns: float, rng: random.Random) -> tuple[tuple[in
     return tuple(pairs)
 
 
+def _open_loop(job: Job, drawn: Draw, result: dict[str, Any]) -> None:
+    """The second latency of an open loop: a little more than the first, and without bound beyond what the disk can do."""
+    asked = job.rate_iops * job.jobs * job.runtime_ns / 1e9
+    for side, ios, buckets in (("read", drawn.read_ios, drawn.read_buckets), ("write", drawn.write_ios, drawn.write_buckets)):
+        shift = 1 if sum(drawn.read_ios) + sum(drawn.write_ios) >= 0.98 * asked else 1000
+        moved = tuple((min(index + shift, 4479), count) for index, count in buckets)
+        result[side]["latency_intended"] = _direction(ios, _merged(moved), job.block_bytes)["latency"]
+        result[side]["late"] = 0 if shift == 1 else sum(ios)
+
+
+def _merged(buckets: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    counts: dict[int, int] = {}
+    for index, count in buckets:
+        counts[index] = counts.get(index, 0) + count
+    return tuple(sorted(counts.items()))
+
+
 def calyx_result(job: Job, drawn: Draw, options: Mapping[str, str], start_ns: int, ramp_ns: int) -> dict[str, Any]:
     """The `result` document of docs/protocol.md."""
     window_ns = start_ns + ramp_ns
     setup = options.get("setup", "auto")
     took = "defer" if setup == "auto" else setup
-    return {
+    result: dict[str, Any] = {
         "engine": "calyx",
         "jobs": job.jobs,
         "started_ns": start_ns,
@@ -146,9 +164,13 @@ def calyx_result(job: Job, drawn: Draw, options: Mapping[str, str], start_ns: in
         },
         "counts": {"enter": 1, "submitted": 1, "eagain": 0, "short": 0, "unfinished": 0, "wakeups": 0},
         "errors": [],
+        "clock": {"source": "tsc", "cost_ns": 20, "resolution_ns": 1},
         "seed": int(options.get("seed", "0")),
         "data_seed": int(options.get("data_seed", "0")),
     }
+    if options.get("arrival", "closed") != "closed":
+        _open_loop(job, drawn, result)
+    return result
 
 
 def _direction(ios: tuple[int, ...], buckets: tuple[tuple[int, int], ...], block_bytes: int) -> dict[str, Any]:
