@@ -164,6 +164,7 @@ static void write_verified(struct json *json, const struct calyx_job *job, const
 	json_object(json);
 	json_u64(json, "checked", verified->checked);
 	json_u64(json, "bad", verified->bad);
+	json_u64(json, "left", verified->left);
 	json_key(json, "first_bad");
 	json_array(json);
 	for (uint32_t i = 0; i < verified->first_bad_count; i++) {

@@ -180,6 +180,8 @@ void calyx_shape_prepare(struct calyx_worker *worker, uint32_t index, uint32_t l
 bool calyx_shape_may_issue(struct calyx_worker *worker);
 /* An I/O has ended, whole or (done false) not. False when it may not be counted as good. */
 bool calyx_shape_end(struct calyx_worker *worker, uint32_t index, bool done);
+/* readback.c: after the end, what was written with verify. */
+void calyx_worker_read_back(struct calyx_worker *worker);
 bool calyx_job_is_shaped(const struct calyx_job *job);
 /* startline.c: false when a stop came first. It asks for precedence; leave gives that up. */
 bool calyx_startline_wait(struct calyx_crew *crew, uint64_t start_ns);
@@ -188,6 +190,8 @@ void calyx_startline_leave(void);
  */
 void calyx_worker_reap(struct calyx_worker *worker);
 __attribute__((format(printf, 2, 3))) void calyx_worker_fail(struct calyx_worker *worker, const char *format, ...);
+/* An error among the result's, which ends no job. */
+void calyx_worker_count_error(struct calyx_worker *worker, enum calyx_direction direction, int error, uint64_t offset);
 /* engine.c: prepares the first queue, waits for the start line, makes I/O until the end, drains. */
 void calyx_worker_run(struct calyx_worker *worker);
 /* crew.c: sleeps until command is no longer `from`, or until_ns; returns the command. */

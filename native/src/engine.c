@@ -477,6 +477,8 @@ void calyx_worker_run(struct calyx_worker *w)
 	}
 	if (w->crew->job.end_fsync && !w->stopped && !w->failure[0] && w->in_flight == 0)
 		end_with_fsync(w);
+	if (w->crew->job.verify && !w->stopped && !w->failure[0])
+		calyx_worker_read_back(w);
 	w->ended_ns = calyx_now_ns();
 	if (w->cancelled && w->counts.unfinished > 0 && !w->stopped)
 		calyx_worker_fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end before the deadline", w->index,

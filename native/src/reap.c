@@ -29,17 +29,17 @@ void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
 	atomic_compare_exchange_strong(&w->crew->stop, &none, CALYX_STOP_BY_FAILURE);
 }
 
-static void count_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
+void calyx_worker_count_error(struct calyx_worker *w, enum calyx_direction direction, int error, uint64_t offset)
 {
 	struct calyx_error_count *entry = w->errors;
 
-	w->directions[slot->direction].errors++;
+	w->directions[direction].errors++;
 	for (uint32_t i = 0; i < w->errors_count; i++, entry++) {
-		if (entry->direction == slot->direction && entry->error == error)
+		if (entry->direction == direction && entry->error == error)
 			break;
 	}
 	if (entry == &w->errors[w->errors_count] && w->errors_count < CALYX_ERRORS_MAX) {
-		*entry = (struct calyx_error_count){slot->direction, error, 0, slot->offset};
+		*entry = (struct calyx_error_count){direction, error, 0, offset};
 		w->errors_count++;
 	}
 	if (entry < &w->errors[w->errors_count])
@@ -48,7 +48,7 @@ static void count_error(struct calyx_worker *w, const struct calyx_slot *slot, i
 
 static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
 {
-	count_error(w, slot, error);
+	calyx_worker_count_error(w, slot->direction, error, slot->offset);
 	w->counts.errors++;
 	w->error_streak++;
 	if (w->error_streak >= ERROR_STREAK_MAX || w->counts.errors >= ERRORS_MAX)
@@ -143,7 +143,7 @@ TWICE int64_t complete(struct calyx_worker *w, uint32_t index, int32_t answer, b
 		return -1;
 	}
 	if (shaped && !calyx_shape_end(w, index, true)) {
-		count_error(w, slot, EILSEQ);
+		calyx_worker_count_error(w, slot->direction, EILSEQ, slot->offset);
 		calyx_slot_release(w, index);
 		return -1;
 	}

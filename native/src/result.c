@@ -27,6 +27,7 @@ static void merge_verified(struct calyx_verified *into, const struct calyx_verif
 {
 	into->checked += from->checked;
 	into->bad += from->bad;
+	into->left += from->left;
 	for (uint32_t i = 0; i < from->first_bad_count && into->first_bad_count < CALYX_BAD_MAX; i++)
 		into->first_bad[into->first_bad_count++] = from->first_bad[i];
 }

@@ -26,7 +26,7 @@
 struct calyx_verify {
 	uint32_t thread, generation; /* the newest write that was prepared */
 	uint64_t first_block, blocks;
-	/* Of each block, and only in a job that both reads and writes; else NULL. */
+	/* Of each block, and only in a job that writes; else NULL. */
 	uint32_t *acknowledged; /* the generation that must be there; 0: not known */
 	uint16_t *writing;	/* writes in flight; WRITES_OVERLAP when there were two at once */
 	struct calyx_verified found;

@@ -151,6 +151,7 @@ struct calyx_bad_block {
 
 struct calyx_verified {
 	uint64_t checked, bad; /* blocks of 4 KiB */
+	uint64_t left;	       /* written, and not read back before the deadline or a stop */
 	struct calyx_bad_block first_bad[CALYX_BAD_MAX];
 	uint32_t first_bad_count;
 };
