@@ -9,8 +9,16 @@
 #define REFLECTED 0x82f63b78u
 
 static uint32_t tables[8][256];
-static bool has_instruction;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#if defined(__x86_64__)
+static bool has_instruction;
+#if defined(__clang__) /* it has the instruction apart from the rest of SSE 4.2 */
+#define WITH_INSTRUCTION __attribute__((target("sse4.2,crc32")))
+#else
+#define WITH_INSTRUCTION __attribute__((target("sse4.2")))
+#endif
+#endif
 
 static void make_tables(void)
 {
@@ -37,7 +45,7 @@ void calyx_crc32c_init(void)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(const unsigned char *at, size_t length)
+WITH_INSTRUCTION static uint32_t by_instruction(const unsigned char *at, size_t length)
 {
 	uint64_t crc = UINT32_MAX, word;
 
