@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "futex.h"
@@ -24,6 +25,7 @@
 #define DEADLINE_DEFAULT_NS (30 * SECOND_NS) /* after the window, for a job that names none */
 #define DEADLINE_GRACE_NS (2 * SECOND_NS)    /* cancelling, and closing the ring */
 #define CLOSE_TIMEOUT_NS (7 * SECOND_NS)
+#define EXIT_TIMEOUT_S 1
 #define STACK_BYTES (256u << 10)
 #define RING_ENTRIES_MIN 8 /* room for timers beside a short queue */
 
@@ -401,6 +403,22 @@ int calyx_crew_wait(struct calyx_crew *crew, uint64_t timeout_ns)
 	return 0;
 }
 
+/* A thread whose I/O cannot be cancelled is held by the kernel on its way out, until that I/O ends: so it is left
+ * behind with the job's memory, too, after a while. */
+static bool join(const struct calyx_worker *w)
+{
+	struct timespec until;
+
+	if (w->in_flight == 0)
+		return pthread_join(w->thread, NULL) == 0;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += EXIT_TIMEOUT_S;
+	if (pthread_timedjoin_np(w->thread, NULL, &until) == 0)
+		return true;
+	pthread_detach(w->thread);
+	return false;
+}
+
 void calyx_crew_close(struct calyx_crew *crew)
 {
 	uint64_t until_ns = calyx_now_ns() + CLOSE_TIMEOUT_NS;
@@ -415,7 +433,9 @@ void calyx_crew_close(struct calyx_crew *crew)
 			return;
 		calyx_futex_wait(&crew->finished, finished, until_ns);
 	}
-	for (uint32_t i = 0; i < crew->spawned; i++)
-		pthread_join(crew->workers[i].thread, NULL);
+	for (uint32_t i = 0; i < crew->spawned; i++) {
+		if (!join(&crew->workers[i]))
+			return;
+	}
 	free_crew(crew);
 }
