@@ -74,7 +74,8 @@ def test_a_guest_without_io_uring_has_no_floor_but_says_why(start: Callable[...,
     """Case 028: the error is named, and never "Success"."""
     agent = start(deny="425")
     why = refusal(agent, "floor")["why"]
-    assert "EPERM" in why and "Success" not in why
+    assert "EPERM" in why
+    assert "Success" not in why
     assert agent.ask("floor", "floor", setup="psync")["setup"]["psync"] is True
 
 
@@ -82,10 +83,12 @@ def test_the_truth_probe_reads_twice_writes_and_restores(agent: AgentProcess, ta
     path = lay_out(agent, target)
     before = Path(path).read_bytes()
     truth = agent.ask("truth", "truth", path=path)
-    assert truth["reads"] >= 8 and truth["writes"] >= 16
+    assert truth["reads"] >= 8
+    assert truth["writes"] >= 16
     for kind in ("cold", "hot"):
         assert 0 < truth[f"{kind}_min_ns"] <= truth[f"{kind}_read_ns"] <= truth[f"{kind}_max_ns"]
-    assert 0 < truth["write_ns"] and 0 < truth["flush_min_ns"] <= truth["flush_write_ns"] <= truth["flush_max_ns"]
+    assert truth["write_ns"] > 0
+    assert 0 < truth["flush_min_ns"] <= truth["flush_write_ns"] <= truth["flush_max_ns"]
     assert Path(path).read_bytes() == before
     assert "lay one out" in refusal(agent, "truth", path=target)["why"] or "EISDIR" in agent.messages[-1]["why"]
     assert "needs path=" in refusal(agent, "truth")["why"]
@@ -99,7 +102,8 @@ def test_psync_runs_where_io_uring_is_forbidden(start: Callable[..., AgentProces
     assert "EPERM" in refusal(agent, "run", **job(path))["why"]
     assert "iodepth=1" in refusal(agent, "run", **job(path, setup="psync"))["why"]
     document = run(agent, path, setup="psync", iodepth=1, rw="randrw")
-    assert document["setup"]["psync"] is True and document["setup"]["took"] == "psync"
+    assert document["setup"]["psync"] is True
+    assert document["setup"]["took"] == "psync"
     assert document["read"]["ios"] + document["write"]["ios"] > 0
 
 
@@ -107,13 +111,17 @@ def test_every_result_tells_clock_and_places(agent: AgentProcess, target: Path) 
     path = lay_out(agent, target)
     document = run(agent, path, huge=1)
     assert document["clock"]["source"] in ("tsc", "monotonic")
-    assert document["clock"]["cost_ns"] > 0 and document["clock"]["resolution_ns"] > 0
+    assert document["clock"]["cost_ns"] > 0
+    assert document["clock"]["resolution_ns"] > 0
     setup = document["setup"]
-    assert setup["iopoll"] is False and setup["numa"] is None and isinstance(setup["ring_fd"], bool)
+    assert setup["iopoll"] is False
+    assert setup["numa"] is None
+    assert isinstance(setup["ring_fd"], bool)
     assert setup["huge"] or "huge pages" in setup["why"]
     facts = agent.ask("facts", "facts")
     assert facts["clock"]["source"] == document["clock"]["source"]
-    assert facts["huge_page_bytes"] >= 0 and facts["huge_pages_free"] >= 0
+    assert facts["huge_page_bytes"] >= 0
+    assert facts["huge_pages_free"] >= 0
 
 
 def test_polling_is_refused_by_the_devices_name(agent: AgentProcess) -> None:
@@ -165,8 +173,10 @@ def test_a_reader_that_sleeps_does_not_slow_the_io(agent: AgentProcess, target: 
             agent.send("clock", n=1)  # each is answered, and no one reads the answers
     result = agent.until("result")
     document = json.loads(agent.documents["result"])
-    assert result["status"] == "ok" and document["ended_ns"] < start_ns + 4 * SECOND_NS
-    assert document["read"]["ios"] > 0 and document["counts"]["unfinished"] == 0
+    assert result["status"] == "ok"
+    assert document["ended_ns"] < start_ns + 4 * SECOND_NS
+    assert document["read"]["ios"] > 0
+    assert document["counts"]["unfinished"] == 0
 
 
 def agent_clock() -> int:
@@ -210,8 +220,10 @@ def ext4_on_loop(directory: Path) -> Iterator[tuple[Path, Callable[[], None], Ca
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a file system of its own that can be frozen")
 def test_writes_that_cannot_be_cancelled_are_told_while_they_hang(agent: AgentProcess, tmp_path: Path) -> None:
-    """A frozen file system holds its writers where no cancelling reaches them. Beats name offset, age and direction while
-    they hang, the job ends at its deadline, and the agent stays usable (case 033)."""
+    """Case 033: a frozen file system holds its writers where no cancelling reaches them.
+
+    Beats name offset, age and direction while they hang, the job ends at its deadline, and the agent stays usable.
+    """
     with ext4_on_loop(tmp_path) as (mount, freeze, thaw):
         path = lay_out(agent, mount)
         agent.ask(
@@ -230,11 +242,16 @@ def test_writes_that_cannot_be_cancelled_are_told_while_they_hang(agent: AgentPr
         hung = [beat for beat in beats if "hung" in beat]
         assert hung, beats
         named = hung[-1]["hung"]
-        assert 1 <= len(named) <= 4 and hung[-1]["hung_count"] >= len(named)
+        assert 1 <= len(named) <= 4
+        assert hung[-1]["hung_count"] >= len(named)
         for io in named:
-            assert io["op"] == "write" and io["job"] == 0
-            assert io["age_ns"] > SECOND_NS and 0 <= io["offset"] < SIZE and io["offset"] % 4096 == 0
-        assert message["status"] == "failed" and message["why"]
+            assert io["op"] == "write"
+            assert io["job"] == 0
+            assert io["age_ns"] > SECOND_NS
+            assert 0 <= io["offset"] < SIZE
+            assert io["offset"] % 4096 == 0
+        assert message["status"] == "failed"
+        assert message["why"]
         assert ended_ns < start_ns + 8 * SECOND_NS
         assert agent.ask("clock", "clock", n=3)["n"] == 3
         assert run(agent, path)["read"]["ios"] > 0
