@@ -25,6 +25,7 @@ from calyx_orch.model import (
     TransportKind,
     Workload,
 )
+from calyx_orch.report import facts
 from calyx_orch.report.live import Silent
 from calyx_orch.runner import rounds
 from calyx_orch.store import archive
@@ -49,12 +50,14 @@ def plan_for(*addresses: str, **changes: object) -> Plan:
     return planning.make(replace(inventory, **changes), seed=5)  # type: ignore[arg-type]
 
 
-def run(plan: Plan, tmp_path: Path) -> tuple[runner.Ended, archive.RunFolder]:
+def run(plan: Plan, tmp_path: Path, cache: runner.Cache | None = None) -> tuple[runner.Ended, archive.RunFolder]:
     """Run a plan on the fake fleet."""
 
     async def go() -> runner.Ended:
         async with Pool(simulation=Simulation(seed=3)) as pool:
-            return await runner.run(plan, folder=folder, live=Silent(), interrupted=asyncio.Event(), pool=pool)
+            return await runner.run(
+                plan, folder=folder, live=Silent(), interrupted=asyncio.Event(), pool=pool, cache=cache
+            )
 
     folder = archive.RunFolder.create(tmp_path, plan)
     try:
@@ -196,3 +199,76 @@ def test_both_engines_find_the_disk_equally_rested(tmp_path: Path) -> None:
     rests = [m.start_line_ns - opened[m.round_index] for m in archive.read(folder.path).measurements]
     assert min(rests) >= 990_000_000
     assert len(rests) == 4
+
+
+LONG = replace(READ, runtime_s=60.0, ramp_s=10.0)
+
+
+def test_like_guests_are_calibrated_once_and_pinned_in_the_plan(tmp_path: Path) -> None:
+    """Two like guests: one leads, both are pinned to one choice, what is sent says so, and a second run takes it from the cache."""
+    plan = plan_for("good1", "good2", workloads=(LONG,), baselines=Baselines(()))
+    path = tmp_path / "calibration.json"
+    _, folder = run(plan, tmp_path, runner.Cache(path))
+    record = archive.read(folder.path)
+    pins = {pin.guest: pin for pin in record.plan.pins}
+    assert set(pins) == {"good1", "good2"}
+    assert len({(pin.setup, pin.refill) for pin in pins.values()}) == 1
+    assert {(pin.how, pin.leader) for pin in pins.values()} == {("calibrated", "good1")}
+    (took,) = {(m.setup["took"], m.setup["refill"]) for m in record.measurements}
+    assert took == (pins["good1"].setup, pins["good1"].refill)
+    trials = [event for event in events_of(folder) if event["event"] == "trial"]
+    assert len(trials) == 8 * 3
+    assert {event["guest"] for event in trials} == {"good1"}
+    _, again = run(plan, tmp_path, runner.Cache(path))
+    assert {pin.how for pin in archive.read(again.path).plan.pins} == {"cached"}
+    assert not [event for event in events_of(again) if event["event"] == "trial"]
+    _, anew = run(plan, tmp_path, runner.Cache(path, fresh=True))
+    assert {pin.how for pin in archive.read(anew.path).plan.pins} == {"calibrated"}
+    assert "calibrated on good1" in str(facts.setups(record))
+
+
+def test_a_short_workload_is_not_calibrated(tmp_path: Path) -> None:
+    """It takes the ladder, and the pin says why."""
+    _, folder = run(plan_for("good1"), tmp_path)
+    (pin,) = archive.read(folder.path).plan.pins
+    assert (pin.setup, pin.how) == ("auto", "ladder")
+    assert "short" in pin.why
+
+
+def test_a_named_setup_has_no_pin(tmp_path: Path) -> None:
+    _, folder = run(plan_for("good1", workloads=(replace(LONG, setup="coop"),)), tmp_path)
+    assert archive.read(folder.path).plan.pins == ()
+
+
+def test_floor_and_truth_are_facts_of_each_guest(tmp_path: Path) -> None:
+    """Asked after the layout, kept in the folder, shown in the table of guests."""
+    _, folder = run(plan_for("good1", "good2"), tmp_path)
+    record = archive.read(folder.path)
+    assert all(facts_["floor"]["ns_per_io"] == 180 for facts_ in record.facts.values())
+    assert all(facts_["truth"]["data"]["flush_write_ns"] == 900_000 for facts_ in record.facts.values())
+    table = facts.guests(record)
+    assert table is not None
+    (floor, truth) = table.rows[0][-2:]
+    assert floor == "180 ns per I/O, P99 420 ns"
+    assert "write and flush 900" in truth
+
+
+def test_a_search_finds_what_the_disk_can_do(tmp_path: Path) -> None:
+    """The scripted disk does about 80 000 IOPS at depth 8: the highest rate that holds lies just below, and stands in the record."""
+    searched = replace(READ, name="find", find="iops_at p99<1ms")
+    ended, folder = run(plan_for("good1", "good2", workloads=(searched,)), tmp_path)
+    record = archive.read(folder.path)
+    assert ended.status == "finished"
+    (found,) = record.found
+    assert found.rate_iops is not None
+    assert found.broke_iops is not None
+    assert 60_000 < found.rate_iops < found.broke_iops < 100_000
+    assert found.broke_iops <= found.rate_iops * 1.05
+    assert len(record.plan.rounds) == len(found.probes)
+    assert len(record.measurements) == 2 * len(found.probes)
+    assert facts.searches(record) is not None
+    assert "fio" not in {m.engine for m in record.measurements}
+
+
+def events_of(folder: archive.RunFolder) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder.path / "journal.jsonl").read_text().splitlines()]

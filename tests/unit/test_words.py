@@ -243,6 +243,11 @@ def test_blocks_that_read_back_wrong_fail_the_round_by_offset() -> None:
         ("fio-io_uring", {"setup": "psync", "iodepth": 1}, "fio-psync does"),
         ("fio-psync", {}, "setup psync only"),
         ("fio-libaio", {"iopoll": True}, "no polled"),
+        (
+            "fio-io_uring",
+            {"bssplit": ((4096, 100),), "bssplit_write": ((8192, 100),), "random_distribution": "zipf:1.1"},
+            "off the file",
+        ),
         ("fio-libaio", {"find": "iops_at p99<2ms"}, "calyx alone"),
     ],
 )

@@ -170,7 +170,8 @@ def in_memory(context: Context) -> Doubt | None:
 def buffers_unregistered(context: Context) -> Doubt | None:
     """The engine could not register its buffers, although it should have."""
     setup = context.measurement.setup
-    if setup.get("fixed_buffers") is not False or context.round.workload.buffers == "plain":
+    workload = context.round.workload
+    if setup.get("fixed_buffers") is not False or workload.buffers == "plain" or workload.setup == "psync":
         return None
     return Doubt(
         "buffers",

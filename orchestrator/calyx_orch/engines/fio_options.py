@@ -5,6 +5,8 @@ What is not the same in both engines is no baseline: `no_equal` says why, and su
 * `rate` and `rate_iops` are per direction; a mixed workload's are shared out by `rwmixread`.
 * before it waits (for a rate, for `thinktime`) fio lets all that is in flight come back, unless submission is offloaded to
   threads; so it has no open loop, and thinks with an empty queue.
+* zipf, pareto and normal are drawn once for reads and writes: with different smallest blocks (`bssplit` with a comma) the mix is bent,
+  and a job may end with its first write.
 * `verify` checks blocks that fio wrote itself, in a phase after the measured one.
 """
 
@@ -16,6 +18,7 @@ from typing import Any
 from calyx_orch.model import Workload
 
 SYNCHRONOUS = "psync"
+BY_BLOCK = ("zipf", "pareto", "normal")
 
 
 def no_equal(ioengine: str, workload: Workload) -> str | None:
@@ -29,6 +32,11 @@ def no_equal(ioengine: str, workload: Workload) -> str | None:
         )
     if workload.verify is not None:
         return "fio checks only blocks that it wrote itself, in a phase after the measured one"
+    if workload.random_distribution.partition(":")[0] in BY_BLOCK and _smallest_differ(workload):
+        return (
+            "fio draws the places of reads and writes from one distribution of blocks: where their smallest blocks differ, "
+            "it runs off the file and ends early"
+        )
     if workload.thinktime_us and workload.iodepth > 1:
         return f"fio thinks with an empty queue: it lets all {workload.iodepth} in flight come back first"
     if workload.setup == SYNCHRONOUS and ioengine != SYNCHRONOUS:
@@ -38,6 +46,11 @@ def no_equal(ioengine: str, workload: Workload) -> str | None:
     if workload.iopoll and ioengine != "io_uring":
         return f"fio's {ioengine} has no polled completions"
     return None
+
+
+def _smallest_differ(workload: Workload) -> bool:
+    reads, writes = workload.bssplit, workload.bssplit_write
+    return bool(reads and writes) and min(size for size, _ in reads) != min(size for size, _ in writes)
 
 
 def pattern(workload: Workload) -> list[str]:
