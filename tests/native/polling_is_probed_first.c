@@ -68,7 +68,7 @@ static int deaf_enter(int fd, uint32_t to_submit, uint32_t min_complete, uint32_
 /* What 6.12 answers at the first read of a device without poll queues. */
 static int unwilling_enter(int fd, uint32_t to_submit, uint32_t min_complete, uint32_t flags)
 {
-	int taken = calyx_sys_linux.io_uring_enter(fd, to_submit, min_complete, flags);
+	int taken = calyx_sys_linux.io_uring_enter(fd, to_submit, min_complete ? min_complete : 1, flags);
 	struct io_uring_cqe *cqes = (struct io_uring_cqe *)(rings_seen + params_seen.cq_off.cqes);
 
 	for (uint32_t i = 0; i < params_seen.cq_entries; i++)

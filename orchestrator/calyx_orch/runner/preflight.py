@@ -82,6 +82,7 @@ def guest_problems(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[
     """What keeps this guest from its part of the plan, as sentences; empty when nothing does."""
     problems = list(_io_uring_problems(facts, plan.inventory.workloads))
     problems += _cpu_problems(facts, plan.inventory.workloads)
+    problems += numa_problems(facts, plan.inventory.workloads)
     found = {entry.get("path"): entry for entry in facts.get("paths") or [] if isinstance(entry, dict)}
     for layout in plan.layouts:
         if layout.guest == guest.name:
@@ -152,26 +153,43 @@ def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _alignment_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) -> list[str]:
-    block = entry.get("logical_block_size")
-    if not isinstance(block, int) or block <= 0:
-        return []
     mine = [one for one in plan.measured if one.target == layout.target and layout.guest in one.guests]
-    workloads = {one.workload.name: one.workload for one in mine}
-    wrong = {
-        name
-        for name, w in workloads.items()
-        if w.direct and any(size % block for size in (*w.block_sizes, w.offset_bytes))
-    }
-    polled = sorted(name for name, w in workloads.items() if w.iopoll)
-    if polled and entry.get("io_poll") in (0, False):
-        return [
-            f"target {layout.target}: workload {polled[0]!r} wants iopoll, but {entry.get('device')} has no queue to poll "
-            "(queue/io_poll is 0): leave it out, or load the driver with poll queues (nvme.poll_queues)"
-        ]
+    return target_problems(layout, entry, list({one.workload.name: one.workload for one in mine}.values()))
+
+
+def target_problems(layout: Layout, entry: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
+    """What a target's device cannot do of these workloads, by the facts about its path: sector size and polling."""
+    block, device = entry.get("logical_block_size"), entry.get("device")
+    problems = []
+    for w in workloads:
+        if w.iopoll and entry.get("io_poll") in (0, False):
+            problems.append(
+                f"target {layout.target}: workload {w.name!r} wants iopoll: polling not supported by {device} (queue/io_poll "
+                "is 0): leave it out, or load the driver with poll queues (nvme.poll_queues)"
+            )
+        if not isinstance(block, int) or block <= 0 or not w.direct:
+            continue
+        if any(size % block for size in (*w.block_sizes, w.offset_bytes)):
+            problems.append(
+                f"target {layout.target}: workload {w.name!r} has a bs or offset that is no multiple of the {block}-byte "
+                f"sectors of {device} (the smallest is {block})"
+            )
+    return problems
+
+
+def numa_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
+    """Workloads that name a NUMA node which is not online; none when the guest does not say which are (`0-1,4`)."""
+    online = facts.get("numa_nodes")
+    if not isinstance(online, str) or not online:
+        return []
+    nodes = set()
+    for part in online.split(","):
+        first, _, last = part.partition("-")
+        nodes |= set(range(int(first), int(last or first) + 1))
     return [
-        f"target {layout.target}: workload {name!r} has a bs or offset that is no multiple of the {block}-byte sectors of "
-        f"{entry.get('device')}"
-        for name in sorted(wrong)
+        f"workload {w.name!r} wants NUMA node {w.numa}, and this guest has {online}"
+        for w in workloads
+        if w.numa is not None and w.numa not in nodes
     ]
 
 
