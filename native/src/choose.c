@@ -157,7 +157,15 @@ int calyx_choose_setup(struct calyx_crew *crew, char *reason)
 	if (wanted != CALYX_SETUP_AUTO) {
 		crew->took = wanted;
 		error = calyx_ring_choose(wanted, entries, crew->workers[0].poller_cpu, always, &crew->ring_flags);
-		return error ? refuse_io_uring(error, setup_names[wanted], reason) : 0;
+		if (error)
+			return refuse_io_uring(error, setup_names[wanted], reason);
+		if (wanted == CALYX_SETUP_SQPOLL && !(crew->ring_flags & IORING_SETUP_SQ_AFF))
+			return calyx_refuse(
+				reason, -EINVAL,
+				"setup=sqpoll: the kernel does not keep the poller on CPU %d, so it could come "
+				"to that of the job",
+				crew->workers[0].poller_cpu);
+		return 0;
 	}
 	for (size_t i = 0; i < sizeof(ladder) / sizeof(ladder[0]); i++) {
 		crew->took = ladder[i];

@@ -1,6 +1,7 @@
 // With cpus_allowed, does each thread run on its own CPU of the list, in turn, and is a CPU that cannot be had refused,
 // as is a poller beside its submitter?
 #include <dirent.h>
+#include <linux/io_uring.h>
 #include <sched.h>
 #include <sys/syscall.h>
 
@@ -49,6 +50,24 @@ static void allow(struct calyx_job *job, int cpu)
 	job->cpus_allowed[cpu / 64] |= 1ull << (cpu % 64);
 }
 
+/* As where a cpuset forbids the poller's CPU. */
+static int forbid_affinity(uint32_t entries, struct io_uring_params *params)
+{
+	return params->flags & IORING_SETUP_SQ_AFF ? -EINVAL : calyx_sys_linux.io_uring_setup(entries, params);
+}
+
+static void check_free_poller(struct calyx_job job)
+{
+	struct calyx_sys table = calyx_sys_linux;
+	char reason[CALYX_REASON_MAX] = "";
+	struct calyx_crew *crew;
+
+	table.io_uring_setup = forbid_affinity;
+	calyx_sys = &table;
+	CHECK(calyx_crew_open(&job, &crew, reason) < 0 && strstr(reason, "does not keep the poller"), "'%s'", reason);
+	calyx_sys = &calyx_sys_linux;
+}
+
 int main(void)
 {
 	struct calyx_job job = short_job(SIZE);
@@ -88,7 +107,11 @@ int main(void)
 	allow(&job, allowed[allowed_count - 1]);
 	job.paths_count = 1;
 	crew = open_crew(&job);
+	/* A poller is born with its maker's CPU, and moves to its own as its first act. */
+	for (int i = 0; i < 2000 && count_pinned_to(allowed[allowed_count - 1]) > 1; i++)
+		usleep(1000);
 	CHECK(count_pinned_to(allowed[allowed_count - 1]) == 1, "the thread alone, not the poller");
 	calyx_crew_close(crew);
+	check_free_poller(job);
 	return 0;
 }
