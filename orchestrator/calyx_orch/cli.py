@@ -101,6 +101,61 @@ def run(
 
 
 @app.command(epilog=EXIT_CODES)
+def bench(
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A directory on the disk to measure.")],
+    rw: Annotated[
+        list[str] | None,
+        typer.Option(help="read, write, randread, randwrite, rw or randrw; repeat. Default: the four corners."),
+    ] = None,
+    bs: Annotated[list[str] | None, typer.Option(help="Block size, such as 4k; repeat.")] = None,
+    iodepth: Annotated[list[str] | None, typer.Option(help="I/Os in flight of each job; repeat.")] = None,
+    numjobs: Annotated[
+        list[str] | None, typer.Option(help="Jobs, each with a thread, a ring and a file; repeat.")
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="Size of each job's file. Default: 1GiB.")] = None,
+    runtime: Annotated[str | None, typer.Option(help="Measured time. Default: 5s, which is short.")] = None,
+    ramp_time: Annotated[str | None, typer.Option(help="Time before that is measured. Default: 1s.")] = None,
+    rwmixread: Annotated[list[str] | None, typer.Option(help="Percent of reads of rw and randrw; repeat.")] = None,
+    rate_iops: Annotated[list[str] | None, typer.Option(help="I/Os per second of each job; repeat.")] = None,
+    direct: Annotated[str | None, typer.Option(help="false: through the page cache.")] = None,
+    setup: Annotated[
+        list[str] | None, typer.Option(help="auto, sqpoll, defer, coop, plain or psync; repeat to compare.")
+    ] = None,
+    refill: Annotated[list[str] | None, typer.Option(help="each or batch; repeat to compare.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Any other word of a workload as KEY=VALUE, such as fsync=1; repeat.")
+    ] = None,
+    repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each is measured.")] = 1,
+    allow_ram: Annotated[bool, typer.Option("--allow-ram", help="A file system in memory is meant.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Pin the seed of offsets and data.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Measure a disk of this machine with the engine alone; no inventory, no SSH, no fio."""
+    from calyx_orch.commands import bench as command
+
+    words: dict[str, tuple[str, ...]] = {
+        "rw": tuple(rw or ()), "bs": tuple(bs or ()), "iodepth": tuple(iodepth or ()), "numjobs": tuple(numjobs or ()),
+        "rwmixread": tuple(rwmixread or ()), "rate_iops": tuple(rate_iops or ()), "setup": tuple(setup or ()),
+        "refill": tuple(refill or ()),
+    }  # fmt: skip
+    words |= {
+        key: (value,)
+        for key, value in (("size", size), ("runtime", runtime), ("ramp_time", ramp_time), ("direct", direct))
+        if value
+    }
+    for one in option or ():
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise UsageError(f"--option {one}: write KEY=VALUE, such as --option fsync=1")
+        words[key.strip()] = (*words.get(key.strip(), ()), value.strip())
+    options = command.BenchOptions(
+        words=words, repetitions=repetitions, allow_ram=allow_ram, seed=seed, as_json=json_, quiet=quiet
+    )
+    raise typer.Exit(command.show(target, options))
+
+
+@app.command(epilog=EXIT_CODES)
 def demo(
     guests: Annotated[int, typer.Option(min=1, max=32, help="How many loopback guests.")] = 4,
     out: Annotated[

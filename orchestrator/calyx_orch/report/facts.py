@@ -101,7 +101,7 @@ def setups(record: RunRecord) -> Table | None:
     for m in record.measurements:
         if m.setup:
             pin = pins.get((m.guest, m.workload, m.target)) if m.engine == "calyx" else None
-            key = (m.workload, m.target, m.engine, _setup_text(m.setup), _chosen(pin))
+            key = (m.workload, m.target, m.engine, setup_text(m.setup), _chosen(pin))
             found.setdefault(key, {})[m.guest] = None
     if not found:
         return None
@@ -118,7 +118,8 @@ def _chosen(pin: Pin | None) -> str:
     return f"{pin.how}{f' on {pin.leader}' if pin.leader else ''}: {pin.why}"
 
 
-def _setup_text(setup: Mapping[str, Any]) -> str:
+def setup_text(setup: Mapping[str, Any]) -> str:
+    """What took effect, in one line."""
     return ", ".join(part for name, value in setup.items() if (part := _setup_part(name.replace("_", " "), value)))
 
 
@@ -128,7 +129,7 @@ def _setup_part(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return name if value else f"no {name}"
     if isinstance(value, Mapping):
-        return f"{name} ({_setup_text(value)})"
+        return f"{name} ({setup_text(value)})"
     if isinstance(value, Iterable) and not isinstance(value, str):
         return f"{name} {' '.join(str(part) for part in value)}"
     return f"{name} {value}"
@@ -195,7 +196,7 @@ def guests(record: RunRecord) -> Table | None:
             guest.name, guest.vm_host, guest.storage, facts.get("kernel"), facts.get("arch"), facts.get("cpus"),
             _size(facts.get("memory_bytes")), facts.get("hypervisor"), facts.get("clocksource"),
             _io_uring(facts.get("io_uring")), _paths(facts.get("paths")), _fio(facts),
-            _floor(facts.get("floor")), _truth(facts.get("truth")),
+            floor_text(facts.get("floor")), truth_text(facts.get("truth")),
         )  # fmt: skip
         rows.append(tuple("" if value is None else wording.printable(str(value)) for value in values))
     return Table("guests", "The guests", columns, tuple(rows))
@@ -216,7 +217,7 @@ def _paths(paths: Any) -> str:
     return "; ".join(found)
 
 
-def _floor(floor: Any) -> str:
+def floor_text(floor: Any) -> str:
     """What the engine itself adds to each I/O, measured with requests that do nothing."""
     if not isinstance(floor, Mapping):
         return ""
@@ -226,7 +227,7 @@ def _floor(floor: Any) -> str:
     return f"{wording.latency(per_io)} per I/O, P99 {wording.latency(p99)}"
 
 
-def _truth(truth: Any) -> str:
+def truth_text(truth: Any) -> str:
     """For each target: a block read first and again, and 4 KiB written and flushed."""
     told = []
     for target, probe in truth.items() if isinstance(truth, Mapping) else ():

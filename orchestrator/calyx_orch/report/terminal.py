@@ -59,6 +59,12 @@ def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -
         console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
 
 
+def show_rows(console: Console, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row]) -> None:
+    """Print one table of rows in the columns that fit."""
+    with _width(console):
+        _print(console, title, fields, rows)
+
+
 def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
     """Print what a plan would do: its rounds by kind, and what each place and guest is charged."""
     with _width(console):
