@@ -243,6 +243,7 @@ def test_blocks_that_read_back_wrong_fail_the_round_by_offset() -> None:
         ("fio-io_uring", {"setup": "psync", "iodepth": 1}, "fio-psync does"),
         ("fio-psync", {}, "setup psync only"),
         ("fio-libaio", {"iopoll": True}, "no polled"),
+        ("fio-io_uring", {"setup": "sqpoll", "cpus_allowed": "0"}, "inherits cpus_allowed"),
         (
             "fio-io_uring",
             {"bssplit": ((4096, 100),), "bssplit_write": ((8192, 100),), "random_distribution": "zipf:1.1"},
@@ -343,6 +344,22 @@ def test_fio_takes_the_options(file: Path, changes: dict[str, Any], ioengine: st
     """Real fio runs with them and does I/O."""
     job = run_fio(file, replace(BASE, **changes), ioengine, taken)
     assert job["read"]["total_ios"] + job["write"]["total_ios"] > 0
+
+
+def test_fios_poller_gets_the_cpu_that_calyxs_poller_has() -> None:
+    """Where the agent tells it, and one job is one poller."""
+    taken = {"sqpoll": True, "poller_cpus": [3]}
+    of = round_(0, ["vm1"], engine="fio-io_uring", workload=BASE)
+
+    def options(workload: Workload) -> set[str]:
+        command = engines.command(
+            replace(of, workload=workload), paths=("/d/job.0",), data_seed=1, taken=taken, facts={}, hello={"path": "x", "work": "y"},
+            fio_path="fio",
+        )  # fmt: skip
+        return {str(value) for key, value in command.pairs if key == "arg"}
+
+    assert {"--sqthread_poll=1", "--sqthread_poll_cpu=3"} <= options(BASE)
+    assert "--sqthread_poll_cpu=3" not in options(replace(BASE, numjobs=2))
 
 
 def test_an_empty_direction_keeps_no_second_latency() -> None:

@@ -5,6 +5,7 @@ What is not the same in both engines is no baseline: `no_equal` says why, and su
 * `rate` and `rate_iops` are per direction; a mixed workload's are shared out by `rwmixread`.
 * before it waits (for a rate, for `thinktime`) fio lets all that is in flight come back, unless submission is offloaded to
   threads; so it has no open loop, and thinks with an empty queue.
+* the poller of `sqthread_poll` inherits the CPUs of its job, unless `sqthread_poll_cpu` names its own, one for all jobs.
 * zipf, pareto and normal are drawn once for reads and writes: with different smallest blocks (`bssplit` with a comma) the mix is bent,
   and a job may end with its first write.
 * `verify` checks blocks that fio wrote itself, in a phase after the measured one.
@@ -43,6 +44,8 @@ def no_equal(ioengine: str, workload: Workload) -> str | None:
         return f"setup psync makes one call after another, {ioengine} does not: fio-psync does"
     if ioengine == SYNCHRONOUS and workload.setup != SYNCHRONOUS:
         return "fio's psync makes one call after another: it compares with setup psync only"
+    if workload.setup == "sqpoll" and workload.cpus_allowed is not None and ioengine == "io_uring":
+        return "fio's poller inherits cpus_allowed and takes a CPU from the job that it serves; that of calyx has one of its own"
     if workload.iopoll and ioengine != "io_uring":
         return f"fio's {ioengine} has no polled completions"
     return None
@@ -86,6 +89,9 @@ def set_up(workload: Workload, taken: Mapping[str, Any], ioengine: str) -> list[
             ("iopoll", "--hipri=1"),
         ):
             options += [option] if taken.get(name) else []
+        pollers = taken.get("poller_cpus")
+        if taken.get("sqpoll") and isinstance(pollers, list) and pollers and workload.numjobs == 1:
+            options.append(f"--sqthread_poll_cpu={int(pollers[0])}")
     if taken.get("huge"):
         options.append("--mem=mmaphuge")
     if workload.cpus_allowed is not None:
