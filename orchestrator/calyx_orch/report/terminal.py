@@ -23,7 +23,7 @@ from rich.text import Text
 from calyx_orch.analysis.summary import GuestRow, Summary
 from calyx_orch.model import Plan, RunRecord
 from calyx_orch.plan import PlanRow
-from calyx_orch.report import facts, tables, wording
+from calyx_orch.report import facts, patterns, tables, wording
 from calyx_orch.report.tables import Field
 
 PLAIN_WIDTH = 160
@@ -72,6 +72,7 @@ def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
         for one in plan.rounds:
             key = (one.workload.name, one.target, str(one.load), one.engine)
             kinds[key] = kinds.get(key, 0) + 1
+        _print(console, "workloads", patterns.FIELDS, patterns.patterns(plan))
         _print(console, "rounds", _ROUNDS, [(*key, str(count)) for key, count in kinds.items()])
         guests = [row for row in rows if row.kind == "guest"]
         shown = list(rows)
