@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import subprocess
 import sys
@@ -439,6 +440,14 @@ def rich_plan() -> Plan:
 def test_a_plan_is_read_back_exactly(made: Plan) -> None:
     """Every field, of every type."""
     assert plan.from_json(plan.to_json(made)) == made
+
+
+def test_a_plan_names_its_format_and_those_of_the_first_runs_are_still_read() -> None:
+    """The name is of the form that results have; `1` is what it was called before."""
+    made = rich_plan()
+    text = plan.to_json(made)
+    assert json.loads(text)["format"] == "calyx-orch-plan/1"
+    assert plan.from_json(text.replace('"calyx-orch-plan/1"', "1", 1)) == made
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from typing import Any
 from calyx_orch.errors import FormatError
 from calyx_orch.model import Plan
 
-FORMAT = 1
+FORMAT = "calyx-orch-plan/1"
+FORMATS_READ = (FORMAT, 1)  # 1: as it was called at first
 
 
 def to_json(plan: Plan) -> str:
@@ -26,8 +27,8 @@ def from_json(text: str) -> Plan:
     """The plan of a document that `to_json` wrote. FormatError: it is another format, or incomplete."""
     try:
         document = json.loads(text)
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise FormatError(f"this is no plan of format {FORMAT}: it was written by another version")
+        if not isinstance(document, dict) or document.get("format") not in FORMATS_READ:
+            raise FormatError(f"this is no plan of the format {FORMAT}: it was written by another version")
         return typing.cast(Plan, _decode(Plan, document.get("plan")))
     except (ValueError, TypeError, KeyError) as error:
         raise FormatError(f"this plan cannot be read: {error}") from error
