@@ -17,6 +17,7 @@ from calyx_orch.runner.session import Session
 FACTS_WITHIN_S = 20.0
 RESERVE_BYTES = 64 << 20  # what is left free on a target besides the files
 INODES_RESERVE = 16
+TWINS_NAMED_MAX = 16
 
 
 async def inspect(session: Session, plan: Plan) -> None:
@@ -221,17 +222,21 @@ def refuse_missing(plan: Plan, missing: Mapping[str, Mapping[str, str]]) -> None
 
 
 def twins(sessions: Sequence[Session]) -> tuple[str, ...]:
-    """Sentences about guests that are one machine by their boot id, unless that is declared."""
-    seen: dict[str, str] = {}
-    notes = []
+    """One sentence for each set of guests that are one machine by their boot id, unless that is declared."""
+    machines: dict[str, list[str]] = {}
     for session in sessions:
         boot_id = session.facts.get("boot_id")
-        if not isinstance(boot_id, str) or session.guest.same_machine:
-            continue
-        if boot_id in seen:
-            notes.append(
-                f"guests {seen[boot_id]} and {session.guest.name} are the same machine (one boot id):"
-                " set same_machine: true if that is meant"
-            )
-        seen.setdefault(boot_id, session.guest.name)
-    return tuple(notes)
+        if isinstance(boot_id, str) and not session.guest.same_machine:
+            machines.setdefault(boot_id, []).append(session.guest.name)
+    return tuple(
+        f"guests {_named(names)} are the same machine (one boot id): set same_machine: true if that is meant"
+        for names in machines.values()
+        if len(names) > 1
+    )
+
+
+def _named(names: Sequence[str]) -> str:
+    """`a, b and c`; of very many the first ones and how many there are."""
+    if len(names) > TWINS_NAMED_MAX:
+        return f"{', '.join(names[:TWINS_NAMED_MAX])} and {len(names) - TWINS_NAMED_MAX} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
