@@ -263,6 +263,11 @@ class Round:
     rate_limited: bool = False  # `workload.rate_iops` was lowered by `impact`
 
     @property
+    def number(self) -> int:
+        """The round as people count, from 1; `index` counts from 0, as do the names of the raw folders."""
+        return self.index + 1
+
+    @property
     def name(self) -> str:
         """`0007-randread-4k-data-calyx`: unique in a plan, safe as a file name when escaped."""
         return f"{self.index:04d}-{self.workload.name}-{self.target}-{self.engine}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -57,7 +58,7 @@ def test_plain_updates_are_ten_seconds_apart_and_phases_are_not_held_back() -> N
     display.phase("done")
     lines = written(console).splitlines()
     assert len(lines) == 4
-    assert lines[0].startswith("running, round 3/12 (randread-4k by calyx), 1 min 05 s gone")
+    assert lines[0].startswith("round 3 of 12: randread-4k by calyx, 1 min 05 s gone")
     assert "3 guests: 3 running; 3,003 IOPS" in lines[0]
     assert lines[2:] == ["cleaning", "done"]
 
@@ -75,7 +76,7 @@ def test_the_table_is_drawn_at_most_twice_a_second() -> None:
         clock.now_s = hundredth / 100
         display.update(progress())
     display.close()
-    assert written(console).count("round 3/12") <= 7  # 6 in three seconds, and the one that close() may repeat
+    assert written(console).count("round 3 of 12") <= 7  # 6 in three seconds, and the one that close() may repeat
 
 
 def test_control_characters_of_a_guest_do_not_reach_the_terminal() -> None:
@@ -120,3 +121,12 @@ def test_a_run_without_rounds_or_rates_yet_reads_well() -> None:
     early = Progress("connecting", 0, 0, "", 2.4, None, (GuestStatus("vm1", "connecting"),))
     assert live.headline(early) == "connecting, 2 s gone"
     assert live.fleet_now(early.guests) == "1 guest: 1 connecting"
+
+
+def test_the_headline_says_round_and_label_once() -> None:
+    told = live.headline(replace(progress(), label="block 1, rr4k on ext4, calyx, together"))
+    assert told == "round 3 of 12: block 1, rr4k on ext4, calyx, together, 1 min 05 s gone, about 4 min 10 s left"
+
+
+def test_throughput_alone_is_told_when_no_ios_are_known() -> None:
+    assert live.fleet_now((GuestStatus("vm1", "running", "", None, 5e6),)) == "1 guest: 1 running; 5.00 MB/s"

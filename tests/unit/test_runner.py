@@ -96,7 +96,7 @@ def test_a_silent_guest_is_given_up_after_its_deadline(tmp_path: Path, monkeypat
     monkeypatch.setattr(rounds, "REPORT_GRACE_S", -2.2)
     ended, _ = run(plan_for("good1", "silent1"), tmp_path)
     silent = ended.outcomes[1]
-    assert (silent.state, silent.step) == ("lost", "round 0")
+    assert (silent.state, silent.step) == ("lost", "round 1")
     assert "no result within" in silent.reason
     assert ended.outcomes[0].state == "measured"
 

@@ -39,7 +39,7 @@ class GuestStatus:
 
 @dataclass(frozen=True)
 class Progress:
-    """The whole run at this moment. `label` names the round; `remaining_s` None: not known yet."""
+    """The whole run at this moment. `phase` is shown outside rounds, `label` names the round; `remaining_s` None: not known."""
 
     phase: str
     round_number: int
@@ -164,13 +164,12 @@ class TableLive:
 
 
 def headline(progress: Progress) -> str:
-    """Say `running, round 3/12 (randread-4k on data by calyx), 1 min 05 s gone, about 4 min 10 s left`."""
-    parts = [progress.phase]
+    """Say `round 3 of 12: randread-4k on data by calyx, 1 min 05 s gone, about 4 min 10 s left`, or the phase outside rounds."""
     if progress.rounds:
-        label = f" ({progress.label})" if progress.label else ""
-        parts.append(f"round {progress.round_number}/{progress.rounds}{label}")
-    elif progress.label:
-        parts.append(progress.label)
+        label = f": {progress.label}" if progress.label else ""
+        parts = [f"round {progress.round_number} of {progress.rounds}{label}"]
+    else:
+        parts = [part for part in (progress.phase, progress.label) if part]
     parts.append(f"{wording.duration(progress.elapsed_s)} gone")
     if progress.remaining_s is not None:
         parts.append(f"about {wording.duration(progress.remaining_s)} left")
@@ -183,11 +182,10 @@ def fleet_now(guests: tuple[GuestStatus, ...]) -> str:
     text = wording.count_of(len(guests), "guest")
     if states:
         text += ": " + ", ".join(f"{count} {state}" for state, count in states.most_common())
-    rates = [status.ios_per_s for status in guests if status.ios_per_s is not None]
-    if not rates:
-        return text
-    throughput = sum(status.bytes_per_s or 0.0 for status in guests)
-    return f"{text}; {wording.significant(sum(rates))} IOPS, {wording.rate(throughput)}"
+    ios = [status.ios_per_s for status in guests if status.ios_per_s is not None]
+    moved = [status.bytes_per_s for status in guests if status.bytes_per_s is not None]
+    rates = ([f"{wording.significant(sum(ios))} IOPS"] if ios else []) + ([wording.rate(sum(moved))] if moved else [])
+    return f"{text}; {', '.join(rates)}" if rates else text
 
 
 def worst_first(guests: tuple[GuestStatus, ...], rows: int) -> tuple[GuestStatus, ...]:
@@ -196,7 +194,8 @@ def worst_first(guests: tuple[GuestStatus, ...], rows: int) -> tuple[GuestStatus
         return guests
 
     def badness(status: GuestStatus) -> tuple[int, float]:
-        pace = float("inf") if status.ios_per_s is None else status.ios_per_s
+        rates = [rate for rate in (status.ios_per_s, status.bytes_per_s) if rate is not None]
+        pace = rates[0] if rates else float("inf")
         return (0 if status.state in TROUBLED else 1, pace)
 
     return tuple(sorted(guests, key=badness)[:rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +12,9 @@ from calyx_orch.model import Plan, Round
 from calyx_orch.report.live import GuestStatus, Live, Progress
 
 EVERY_S = 0.5
+SHORTEST_S = 0.2  # a rate over less says nothing
+RUNNING = "running"
+NO_FIGURES = "no live figures from fio"
 ROUND_OVERHEAD_S = 2.5
 
 
@@ -22,6 +26,9 @@ class Display:
         self.plan = plan
         self._status = {name: GuestStatus(name, "waiting") for name in guests}
         self._last_beat: dict[str, tuple[int, int, int]] = {}
+        self._running_since: dict[str, float] = {}
+        self._engine = ""
+        self._in_round = False
         self._began = time.monotonic()
         self._phase = ""
         self._label = ""
@@ -31,44 +38,74 @@ class Display:
 
     def phase(self, text: str) -> None:
         """A new phase begins."""
-        self._phase = text
+        self._phase, self._in_round = text, False
         self.live.phase(text)
 
     def round(self, number: int, rounds: tuple[Round, ...], *, alive: int) -> None:
-        """The `number`-th (from 1) of `rounds` begins, on as many of its guests as are alive."""
+        """The `number`-th (from 1) of `rounds` begins, on as many of its guests as are alive.
+
+        It is shown by its number in the whole plan, as in the tables, also when other rounds were left out.
+        """
         self._round_number, self._rounds, self._round_began = number, rounds, time.monotonic()
         r = rounds[number - 1]
+        self._engine = r.engine
         self._label = f"block {r.block + 1}, {r.workload.name} on {r.target}, {r.engine}, {r.load.value}"
         self._last_beat.clear()
+        self._running_since.clear()
         for name, known in self._status.items():
             if known.state not in ("lost", "failed"):
                 self._status[name] = GuestStatus(name, "settling" if name in r.guests else "idle")
         of = f" of {len(r.guests)}" if alive < len(r.guests) else ""
-        self.phase(f"round {number} of {len(rounds)}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})")
+        self.phase(
+            f"round {r.number} of {self._planned()}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})"
+        )
+        self._in_round = True
+
+    def _planned(self) -> int:
+        """How many rounds the whole plan has; a search adds its own as it goes."""
+        return max((r.number for r in (*self.plan.rounds, *self._rounds)), default=0)
 
     def state(self, guest: str, state: str, detail: str = "") -> None:
         """A guest has a new state."""
         known = self._status[guest]
         if state in ("lost", "failed") and known.state not in ("lost", "failed"):
             self.live.note(f"{guest}: {state}: {detail}" if detail else f"{guest}: {state}")
+        if state == RUNNING:
+            self._running_since[guest] = time.monotonic()
+            detail = detail or ("" if self._engine == "calyx" else NO_FIGURES)
         self._status[guest] = GuestStatus(guest, state, detail)
 
     def beat(self, guest: str, message: Mapping[str, Any]) -> None:
-        """A guest says how far it is; untrusted, so anything odd is passed over."""
+        """A guest says how far it is; untrusted, so anything odd is passed over.
+
+        The first beat of a round gives the rate since the start, a later one that since the beat before. Of fio only the
+        bytes are known, and where the kernel counts none, nothing.
+        """
         try:
             if message.get("phase") == "prepare":
                 share = 100 * int(message["done_bytes"]) // max(1, int(message["total_bytes"]))
                 self._status[guest] = GuestStatus(guest, "laying out", f"{share} %")
                 return
-            now, ios, moved = int(message["now_ns"]), int(message["ios"]), int(message["bytes"])
+            now, moved = int(message["now_ns"]), int(message["bytes"])
+            ios = None if message.get("ios") is None else int(message["ios"])
         except (KeyError, TypeError, ValueError):
             return
+        if self._status[guest].state in ("lost", "failed", "reported"):
+            return
         before = self._last_beat.get(guest)
-        self._last_beat[guest] = (now, ios, moved)
-        if before is not None and now > before[0]:
-            seconds = (now - before[0]) / 1e9
-            rates = (max(0.0, (ios - before[1]) / seconds), max(0.0, (moved - before[2]) / seconds))
-            self._status[guest] = GuestStatus(guest, str(message.get("phase", "running"))[:12], "", *rates)
+        self._last_beat[guest] = (now, ios or 0, moved)
+        seconds = (
+            time.monotonic() - self._running_since.get(guest, math.inf) if before is None else (now - before[0]) / 1e9
+        )
+        if seconds < SHORTEST_S:
+            return
+        _, ios_before, moved_before = before or (0, 0, 0)
+        rate = None if ios is None else max(0.0, (ios - ios_before) / seconds)
+        if ios is None and moved == 0:
+            self._status[guest] = GuestStatus(guest, RUNNING, NO_FIGURES)
+            return
+        detail = "ramp" if message.get("phase") == "ramp" else ""
+        self._status[guest] = GuestStatus(guest, RUNNING, detail, rate, max(0.0, (moved - moved_before) / seconds))
 
     async def tell(self) -> None:
         """Show the fleet until cancelled."""
@@ -79,16 +116,18 @@ class Display:
     def _progress(self) -> Progress:
         now = time.monotonic()
         return Progress(
-            phase=self._phase,
-            round_number=self._round_number,
-            rounds=len(self._rounds),
-            label=self._label,
+            phase="" if self._in_round else self._phase,
+            round_number=self._rounds[self._round_number - 1].number if self._in_round else 0,
+            rounds=self._planned() if self._in_round else 0,
+            label=self._label if self._in_round else "",
             elapsed_s=now - self._began,
             remaining_s=self._remaining_s(now),
             guests=tuple(self._status.values()),
         )
 
-    def _remaining_s(self, now: float) -> float:
+    def _remaining_s(self, now: float) -> float | None:
+        if self._round_number and not self._in_round:
+            return None  # the rounds are over, and cleaning takes as long as it takes
         if self._round_number == 0:
             return max(0.0, self.plan.estimated_s - (now - self._began))
         costs = [self._cost_s(r) for r in self._rounds[self._round_number - 1 :]]

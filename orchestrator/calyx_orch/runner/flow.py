@@ -239,7 +239,7 @@ class _Run:
             alive = [self.sessions[name] for name in round_.guests if name in self.sessions]
             if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.sessions), planned=planned):
                 self.notes.append(
-                    f"stopped before round {number} by the policy: {len(self.sessions)} of {planned} guests are left"
+                    f"stopped before round {round_.number} by the policy: {len(self.sessions)} of {planned} guests are left"
                 )
                 return "failed"
             if not alive:
@@ -295,7 +295,7 @@ class _Run:
                 self.display.state(measurement.guest, "failed", measurement.why)
         for guest in progress.guests:
             if guest.state is co.GuestState.LOST:
-                await self._give_up(guest.name, f"round {round_.index}", guest.reason)
+                await self._give_up(guest.name, f"round {round_.number}", guest.reason)
         return found
 
     # --- all guests ---
@@ -418,7 +418,7 @@ class _Run:
         bad = [m for m in found if m.status == "failed"]
         if bad:
             state = "partial" if len(bad) < len(found) else "lost"
-            return GuestOutcome(guest.name, state, f"round {bad[0].round_index}", bad[0].why, notes)
+            return GuestOutcome(guest.name, state, f"round {bad[0].round_index + 1}", bad[0].why, notes)
         return GuestOutcome(guest.name, "measured" if found else "skipped", notes=notes)
 
 
