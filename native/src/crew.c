@@ -14,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "futex.h"
@@ -25,7 +24,7 @@
 #define DEADLINE_DEFAULT_NS (30 * SECOND_NS) /* after the window, for a job that names none */
 #define DEADLINE_GRACE_NS (2 * SECOND_NS)    /* cancelling, and closing the ring */
 #define CLOSE_TIMEOUT_NS (7 * SECOND_NS)
-#define EXIT_TIMEOUT_S 1
+#define PARKED_NS (3600 * SECOND_NS)
 #define STACK_BYTES (256u << 10)
 #define RING_ENTRIES_MIN 8 /* room for timers beside a short queue */
 
@@ -44,6 +43,16 @@ static void report(struct calyx_crew *crew)
 {
 	atomic_fetch_add(&crew->reports, 1);
 	calyx_futex_wake_all(&crew->reports);
+}
+
+/* The kernel would hold this thread on its way out until its I/O ends; and musl lets no other thread begin or end while
+ * one is on its way out. So it never goes. */
+static void park(void)
+{
+	_Atomic uint32_t never = 0;
+
+	for (;;)
+		calyx_futex_wait(&never, 0, calyx_now_ns() + PARKED_NS);
 }
 
 static void *thread_main(void *argument)
@@ -70,6 +79,8 @@ static void *thread_main(void *argument)
 	atomic_store(&w->finished, true);
 	atomic_fetch_add(&crew->finished, 1);
 	calyx_futex_wake_all(&crew->finished);
+	if (w->in_flight > 0)
+		park();
 	return NULL;
 }
 
@@ -403,25 +414,10 @@ int calyx_crew_wait(struct calyx_crew *crew, uint64_t timeout_ns)
 	return 0;
 }
 
-/* A thread whose I/O cannot be cancelled is held by the kernel on its way out, until that I/O ends: so it is left
- * behind with the job's memory, too, after a while. */
-static bool join(const struct calyx_worker *w)
-{
-	struct timespec until;
-
-	if (w->in_flight == 0)
-		return pthread_join(w->thread, NULL) == 0;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += EXIT_TIMEOUT_S;
-	if (pthread_timedjoin_np(w->thread, NULL, &until) == 0)
-		return true;
-	pthread_detach(w->thread);
-	return false;
-}
-
 void calyx_crew_close(struct calyx_crew *crew)
 {
 	uint64_t until_ns = calyx_now_ns() + CLOSE_TIMEOUT_NS;
+	bool parked = false;
 	uint32_t finished;
 
 	if (!crew)
@@ -434,8 +430,13 @@ void calyx_crew_close(struct calyx_crew *crew)
 		calyx_futex_wait(&crew->finished, finished, until_ns);
 	}
 	for (uint32_t i = 0; i < crew->spawned; i++) {
-		if (!join(&crew->workers[i]))
-			return;
+		if (crew->workers[i].in_flight > 0) {
+			pthread_detach(crew->workers[i].thread);
+			parked = true;
+		} else {
+			pthread_join(crew->workers[i].thread, NULL);
+		}
 	}
-	free_crew(crew);
+	if (!parked) /* else what it still uses is left with it */
+		free_crew(crew);
 }

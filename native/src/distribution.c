@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "offsets.h"
+#include "power.h"
 
 #define ZETA_TERMS_MAX 1000000u /* summed one by one; the rest by Euler and Maclaurin, to 15 digits */
 #define NORMAL_DRAWS 12
@@ -23,11 +24,11 @@ static double zeta(uint64_t blocks, double theta)
 	double sum = 0, from = (double)terms, to = (double)blocks;
 
 	for (uint64_t k = terms; k > 0; k--)
-		sum += pow((double)k, -theta);
+		sum += calyx_power((double)k, -theta);
 	if (terms == blocks)
 		return sum;
-	sum += (pow(to, 1 - theta) - pow(from, 1 - theta)) / (1 - theta);
-	return sum + (pow(to, -theta) - pow(from, -theta)) / 2;
+	sum += (calyx_power(to, 1 - theta) - calyx_power(from, 1 - theta)) / (1 - theta);
+	return sum + (calyx_power(to, -theta) - calyx_power(from, -theta)) / 2;
 }
 
 static void init_zipf(struct calyx_spread *spread, double theta)
@@ -35,11 +36,11 @@ static void init_zipf(struct calyx_spread *spread, double theta)
 	double n = (double)spread->blocks;
 
 	spread->zeta = zeta(spread->blocks, theta);
-	spread->second = 1 + pow(0.5, theta);
+	spread->second = 1 + calyx_power(0.5, theta);
 	spread->alpha = 1 / (1 - theta);
 	/* With one or two blocks the first two ranks are all there is, and the denominator is 0. */
 	if (spread->blocks > 2)
-		spread->eta = (1 - pow(2 / n, 1 - theta)) / (1 - spread->second / spread->zeta);
+		spread->eta = (1 - calyx_power(2 / n, 1 - theta)) / (1 - spread->second / spread->zeta);
 }
 
 static void init_zones(struct calyx_spread *spread, const struct calyx_distribution *distribution)
@@ -82,7 +83,7 @@ void calyx_spread_init(struct calyx_spread *spread, const struct calyx_distribut
 	if (distribution->kind == CALYX_RANDOM_ZIPF)
 		init_zipf(spread, distribution->parameter);
 	if (distribution->kind == CALYX_RANDOM_PARETO)
-		spread->power = log(distribution->parameter) / log(1 - distribution->parameter);
+		spread->power = calyx_log(distribution->parameter) / calyx_log(1 - distribution->parameter);
 	if (distribution->kind == CALYX_RANDOM_NORMAL) {
 		spread->deviation = (uint64_t)ceil((double)blocks * distribution->parameter / 100);
 		if (spread->deviation > blocks / 2)
@@ -100,7 +101,7 @@ static uint64_t zipf_rank(const struct calyx_spread *spread, double u)
 		return 0;
 	if (z < spread->second || spread->blocks == 2)
 		return 1;
-	return (uint64_t)((double)spread->blocks * pow(spread->eta * u - spread->eta + 1, spread->alpha));
+	return (uint64_t)((double)spread->blocks * calyx_power(spread->eta * u - spread->eta + 1, spread->alpha));
 }
 
 static uint64_t normal_rank(const struct calyx_spread *spread, uint64_t *state)
@@ -124,7 +125,7 @@ uint64_t calyx_spread_rank(const struct calyx_spread *spread, uint64_t *state)
 		rank = zipf_rank(spread, uniform(state));
 		break;
 	case CALYX_RANDOM_PARETO:
-		rank = (uint64_t)((double)(spread->blocks - 1) * pow(uniform(state), spread->power));
+		rank = (uint64_t)((double)(spread->blocks - 1) * calyx_power(uniform(state), spread->power));
 		break;
 	case CALYX_RANDOM_NORMAL:
 		rank = normal_rank(spread, state);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "offsets.h"
+#include "power.h"
 
 #define SECOND_NS 1000000000ull
 
@@ -28,7 +29,7 @@ void calyx_pace_advance(struct calyx_pace *pace, uint64_t amount)
 	if (!pace->poisson)
 		return;
 	u = (double)(calyx_random_next(&pace->state) >> 11) * 0x1p-53;
-	gap_ns = -log1p(-u) / (double)pace->rate * 1e9 + pace->fraction_ns;
+	gap_ns = -calyx_log(1 - u) / (double)pace->rate * 1e9 + pace->fraction_ns;
 	pace->next_ns += (uint64_t)gap_ns;
 	pace->fraction_ns = gap_ns - floor(gap_ns);
 }
