@@ -42,7 +42,13 @@ def parameters(command: Any) -> list[tuple[str, str]]:
     """The arguments and options a user can see, arguments first, each as its spelling and its words."""
     shown = sorted(command.params, key=lambda each: each.param_type_name != "argument")
     records = [each.get_help_record(Context(command)) for each in shown]
-    return [(" ".join(record[0].split()), " ".join(record[1].split())) for record in records if record]
+    return [(_spelling(record[0]), " ".join(record[1].split())) for record in records if record]
+
+
+def _spelling(written: str) -> str:
+    """As it is typed: an argument stands without the type that is put behind its name."""
+    name, _, kind = " ".join(written.split()).partition(" ")
+    return name if kind.startswith("<") and not name.startswith("-") else f"{name} {kind}".strip()
 
 
 def section(name: str, command: Any) -> str:

@@ -12,6 +12,7 @@ import typer
 
 from calyx_orch import __version__
 from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_INTERRUPTED, CalyxError, UsageError
+from calyx_orch.model import HostKeyPolicy
 
 app = typer.Typer(
     name="calyx-orch",
@@ -22,7 +23,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-EXIT_CODES = "Exit codes: 0 fine, 1 a budget or baseline was missed, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
+EXIT_CODES = "Exit codes: 0 fine, 1 kept for budgets and baselines, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
+BY_HAND = "Guests without an inventory"
 
 
 def _version(wanted: bool) -> None:
@@ -43,31 +45,73 @@ def _root(
 @app.command(epilog=EXIT_CODES)
 def run(
     inventory: Annotated[
-        str | None, typer.Argument(help="Inventory: a YAML file, a program that prints one, or - .")
+        str | None, typer.Argument(metavar="INVENTORY", help="A YAML file, a program that prints one, or - .")
     ] = None,
     guest: Annotated[
-        list[str] | None, typer.Option(help="Instead of an inventory: a guest as [user@]address[:port]; repeat.")
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            rich_help_panel=BY_HAND,
+            help="Instead of an inventory: address, user@address or user@address:port; repeat.",
+        ),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="With --guest: the directory to measure on each.")] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", rich_help_panel=BY_HAND, help="With --guest: the directory to measure on each."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: a private key file; repeat."),
+    ] = None,
+    known_hosts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: host keys, instead of your own file."
+        ),
+    ] = None,
+    host_key_policy: Annotated[
+        HostKeyPolicy | None,
+        typer.Option(
+            metavar="POLICY",
+            rich_help_panel=BY_HAND,
+            help="With --guest: strict (the default), or accept-new: record an unknown host key at first sight.",
+        ),
+    ] = None,
+    ssh_config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: an OpenSSH client configuration."),
+    ] = None,
+    jump: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", rich_help_panel=BY_HAND, help="With --guest: reach all through this machine."),
+    ] = None,
     limit: Annotated[
-        list[str] | None, typer.Option(help="Only these guests, groups or vm_hosts (globs); repeat.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only these guests, groups or vm_hosts (globs); repeat.")
     ] = None,
-    workload: Annotated[list[str] | None, typer.Option(help="Only these workloads (globs); repeat.")] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only these workloads (globs), or else the preset of that name; repeat."),
+    ] = None,
     jobs: Annotated[
-        Path | None, typer.Option(help="Take the workloads and baselines from a fio job file instead of the inventory.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Take the workloads and baselines from a fio job file instead of the inventory."
+        ),
     ] = None,
     repetitions: Annotated[
-        int | None, typer.Option(min=1, max=1000, help="Blocks of rounds, instead of the inventory's.")
+        int | None, typer.Option(metavar="N", min=1, max=1000, help="Blocks of rounds, instead of the inventory's.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Pin the seed of order, offsets and data.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Pin the seed of order, offsets and data.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the plan: rounds, time, bytes; touch nothing.")
+        bool, typer.Option("--dry-run", help="Show the plan: workloads, rounds, time, bytes; touch nothing.")
     ] = False,
     allow_growth: Annotated[
         bool, typer.Option("--allow-growth", help="Allow more new bytes than is declared free.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="The run folder to make (default: a new one below calyx-runs/).")
+        Path | None, typer.Option(metavar="DIR", help="The run folder to make (default: a new one below calyx-runs/).")
     ] = None,
     json_: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on standard output, all else on standard error.")
@@ -87,12 +131,18 @@ def run(
     )  # fmt: skip
     if inventory is not None and guest:
         raise UsageError("give either an inventory or --guest, not both")
+    reached = command.Reached(tuple(key or ()), known_hosts, host_key_policy, ssh_config, jump)
     if guest:
         if target is None:
             raise UsageError("--guest needs --target: the directory to measure on each guest")
-        raise typer.Exit(command.run_guests(tuple(guest), target, options))
+        raise typer.Exit(command.run_guests(tuple(guest), target, options, reached))
     if target is not None:
         raise UsageError("--target goes with --guest; in an inventory the targets stand under `targets:`")
+    for name, value in vars(reached).items():
+        if value:
+            raise UsageError(
+                f"--{name.replace('_', '-')} goes with --guest; in an inventory write `{name}:` under defaults:"
+            )
     if inventory is None:
         raise UsageError(
             "name an inventory, or guests with --guest and --target; `calyx-orch init` writes a first inventory"
@@ -105,29 +155,43 @@ def bench(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A directory on the disk to measure.")],
     rw: Annotated[
         list[str] | None,
-        typer.Option(help="read, write, randread, randwrite, rw or randrw; repeat. Default: the four corners."),
+        typer.Option(
+            metavar="RW", help="read, write, randread, randwrite, rw or randrw; repeat. Default: the four corners."
+        ),
     ] = None,
-    bs: Annotated[list[str] | None, typer.Option(help="Block size, such as 4k; repeat.")] = None,
-    iodepth: Annotated[list[str] | None, typer.Option(help="I/Os in flight of each job; repeat.")] = None,
+    bs: Annotated[list[str] | None, typer.Option(metavar="SIZE", help="Block size, such as 4k; repeat.")] = None,
+    iodepth: Annotated[list[str] | None, typer.Option(metavar="N", help="I/Os in flight of each job; repeat.")] = None,
     numjobs: Annotated[
-        list[str] | None, typer.Option(help="Jobs, each with a thread, a ring and a file; repeat.")
+        list[str] | None, typer.Option(metavar="N", help="Jobs, each with a thread, a ring and a file; repeat.")
     ] = None,
-    size: Annotated[str | None, typer.Option(help="Size of each job's file. Default: 1GiB.")] = None,
-    runtime: Annotated[str | None, typer.Option(help="Measured time. Default: 5s, which is short.")] = None,
-    ramp_time: Annotated[str | None, typer.Option(help="Time before that is measured. Default: 1s.")] = None,
-    rwmixread: Annotated[list[str] | None, typer.Option(help="Percent of reads of rw and randrw; repeat.")] = None,
-    rate_iops: Annotated[list[str] | None, typer.Option(help="I/Os per second of each job; repeat.")] = None,
-    direct: Annotated[str | None, typer.Option(help="false: through the page cache.")] = None,
+    size: Annotated[str | None, typer.Option(metavar="SIZE", help="Size of each job's file. Default: 1GiB.")] = None,
+    runtime: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Measured time. Default: 5s, which is short.")
+    ] = None,
+    ramp_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time before that is measured. Default: 1s.")
+    ] = None,
+    rwmixread: Annotated[
+        list[str] | None, typer.Option(metavar="N", help="Percent of reads of rw and randrw; repeat.")
+    ] = None,
+    rate_iops: Annotated[
+        list[str] | None, typer.Option(metavar="N", help="I/Os per second of each job; repeat.")
+    ] = None,
+    direct: Annotated[str | None, typer.Option(metavar="BOOL", help="false: through the page cache.")] = None,
     setup: Annotated[
-        list[str] | None, typer.Option(help="auto, sqpoll, defer, coop, plain or psync; repeat to compare.")
+        list[str] | None,
+        typer.Option(metavar="SETUP", help="auto, sqpoll, defer, coop, plain or psync; repeat to compare."),
     ] = None,
-    refill: Annotated[list[str] | None, typer.Option(help="each or batch; repeat to compare.")] = None,
+    refill: Annotated[
+        list[str] | None, typer.Option(metavar="POLICY", help="each or batch; repeat to compare.")
+    ] = None,
     option: Annotated[
-        list[str] | None, typer.Option(help="Any other word of a workload as KEY=VALUE, such as fsync=1; repeat.")
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Any other word of a workload, such as fsync=1; repeat."),
     ] = None,
-    repetitions: Annotated[int, typer.Option(min=1, max=1000, help="How often each is measured.")] = 1,
+    repetitions: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How often each is measured.")] = 1,
     allow_ram: Annotated[bool, typer.Option("--allow-ram", help="A file system in memory is meant.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Pin the seed of offsets and data.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Pin the seed of offsets and data.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
@@ -157,34 +221,49 @@ def bench(
 
 @app.command(epilog=EXIT_CODES)
 def demo(
-    guests: Annotated[int, typer.Option(min=1, max=32, help="How many loopback guests.")] = 4,
+    guests: Annotated[int, typer.Option(metavar="N", min=1, max=32, help="How many loopback guests.")] = 4,
     out: Annotated[
-        Path | None, typer.Option(help="The run folder to make (default: a new one below calyx-runs/).")
+        Path | None, typer.Option(metavar="DIR", help="The run folder to make (default: a new one below calyx-runs/).")
     ] = None,
-    keep_report_only: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Show it all on this machine: loopback guests behind real sshd, measured by the very same code."""
     from calyx_orch.commands import demo as command
 
-    raise typer.Exit(command.show(guests=guests, out=out, quiet=keep_report_only))
+    raise typer.Exit(command.show(guests=guests, out=out, quiet=quiet))
 
 
 @app.command(epilog=EXIT_CODES)
 def report(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    dashboard: Annotated[Path | None, typer.Option(help="A dashboard YAML instead of the fleet's.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The page to write (default: report.html in the run folder).")
+    dashboard: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A dashboard YAML instead of the fleet's.")
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The page to write (default: report.html in the run folder; with --dashboard NAME.yaml: report-NAME.html).",
+        ),
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, as `run --json` does, and draw no page.")
+    ] = False,
 ) -> None:
-    """Draw the report page of a run again."""
+    """Draw the report page of a run again, or print its result as JSON."""
     from calyx_orch.commands import report as command
 
-    raise typer.Exit(command.draw(run_folder, dashboard=dashboard, out=out))
+    if json_ and (dashboard is not None or out is not None):
+        raise UsageError("--json draws no page: leave out --dashboard and --out, or --json")
+    raise typer.Exit(
+        command.print_json(run_folder) if json_ else command.draw(run_folder, dashboard=dashboard, out=out)
+    )
 
 
 @app.command(epilog=EXIT_CODES)
-def init(path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("inventory.yaml")) -> None:
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("inventory.yaml"),
+) -> None:
     """Write a first inventory with comments."""
     from calyx_orch.commands import init as command
 

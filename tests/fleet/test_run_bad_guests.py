@@ -86,6 +86,7 @@ async def test_a_named_baseline_that_is_missing_refuses_before_any_guest_starts(
     assert ended.status == 2
     assert "guest nofio: fio-io_uring: fio is not installed" in ended.err
     assert "no guest was started" in ended.err
+    assert f"run folder: {ended.folder} holds what the guests said of themselves; nothing was measured" in ended.err
     assert ended.record.measurements == ()
     assert files == [], "nothing was laid out"
 

@@ -114,11 +114,13 @@ async def test_json_is_strict_and_alone_on_standard_output(tmp_path: Path) -> No
 async def test_a_dry_run_tells_the_plan_and_touches_nothing(tmp_path: Path) -> None:
     """No connection, no file, no run folder; as data with --json."""
     async with guests_up(2, tmp_path) as fleet:
-        logs = {guest.name: guest.log.read_text() for guest in fleet.guests}
+        logs = {guest.name: guest.log.read_text().count("Connection from") for guest in fleet.guests}
         text = inventory_yaml(fleet, vm_hosts={"hv1": ["guest1", "guest2"]}, body=TWO)
         ended = await (await start_run(text, tmp_path, "--dry-run")).ended()
         as_json = await (await start_run(text, tmp_path, "--dry-run", "--json")).ended()
-        assert {guest.name: guest.log.read_text() for guest in fleet.guests} == logs, "nobody logged in"
+        assert {guest.name: guest.log.read_text().count("Connection from") for guest in fleet.guests} == logs, (
+            "nobody logged in"
+        )
         assert not left_processes(fleet)
         assert [left_files(guest) for guest in fleet.guests] == [[], []]
     assert ended.status == as_json.status == 0, ended.err + as_json.err
@@ -126,6 +128,7 @@ async def test_a_dry_run_tells_the_plan_and_touches_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "calyx-runs").exists()
     assert "Nothing was touched." in ended.out
     assert "2 guests (guest1, guest2): 9 rounds" in ended.out
+    assert "workloads" in ended.out
     assert len(strict_json(as_json.out)["plan"]["rounds"]) == 9
 
 

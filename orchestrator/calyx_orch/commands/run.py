@@ -7,20 +7,26 @@ import json
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from calyx_orch import documents, runner, sources, units, workloads
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
-from calyx_orch import runner, sources, units, workloads
 from calyx_orch.coordination import is_quorum_met
-from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, UsageError
+from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, RefusedError, UsageError
 from calyx_orch.inventory import jobs
-from calyx_orch.model import Inventory, Plan, RunRecord
+from calyx_orch.model import HostKeyPolicy, Inventory, Plan, RunRecord
+from calyx_orch.names import is_workload
 from calyx_orch.report.live import Live, live_for
 from calyx_orch.store import archive
+
+if TYPE_CHECKING:
+    from calyx_orch.analysis.summary import Summary
 
 QUICK = "quick"  # the preset for guests that come without an inventory
 
@@ -43,6 +49,37 @@ class RunOptions:
     recalibrate: bool = False
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How guests of the command line are reached: what an inventory says under `defaults`. None or empty: as by default."""
+
+    key: tuple[str, ...] = ()
+    known_hosts: str | None = None
+    host_key_policy: HostKeyPolicy | None = None
+    ssh_config: str | None = None
+    jump: str | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """The keys of `defaults`, with whole paths, so that the run folder's copy means the same everywhere."""
+        said: dict[str, Any] = {
+            "key": [_whole_path(path) for path in self.key],
+            "known_hosts": _whole_path(self.known_hosts) if self.known_hosts else None,
+            "host_key_policy": str(self.host_key_policy) if self.host_key_policy else None,
+            "ssh_config": _whole_path(self.ssh_config) if self.ssh_config else None,
+            "jump": _endpoint(self.jump) if self.jump else None,
+        }
+        return {key: value for key, value in said.items() if value}
+
+
+def _whole_path(path: str) -> str:
+    return path if path.startswith("~") else str(Path(path).absolute())
+
+
+def _endpoint(jump: str) -> str:
+    """A bare name would be sought under jump_hosts, which the command line has not."""
+    return jump if "@" in jump or ":" in jump else f"{jump}:22"
+
+
 def run_file(path: str, options: RunOptions) -> int:
     """Run an inventory file, program or `-`. Returns the exit code."""
     text, source, base_dir = sources.read(path)
@@ -50,10 +87,16 @@ def run_file(path: str, options: RunOptions) -> int:
     return asyncio.run(run_inventory(inventory, options))
 
 
-def run_guests(guests: tuple[str, ...], target: str, options: RunOptions) -> int:
-    """Run on guests named on the command line; without a word about workloads, the quick ones. Returns the exit code."""
-    chosen = () if options.workloads else (QUICK,)
-    inventory = inventories.from_guests(guests, target=target, presets=workloads.read_presets(), workloads=chosen)
+def run_guests(guests: tuple[str, ...], target: str, options: RunOptions, reached: Reached) -> int:
+    """Run on guests named on the command line: the quick preset, what --workload leaves of it, or the presets it names.
+
+    Returns the exit code.
+    """
+    presets = workloads.read_presets()
+    named = options.workloads if all(name in presets for name in options.workloads) else ()
+    inventory = inventories.from_guests(
+        guests, target=target, presets=presets, workloads=named or (QUICK,), settings=reached.settings()
+    )
     return asyncio.run(run_inventory(inventory, options))
 
 
@@ -68,6 +111,9 @@ async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
     try:
         cache = runner.Cache(runner.cache_path(), fresh=options.recalibrate)
         signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet), cache)
+    except RefusedError as error:
+        kept = "holds what the guests said of themselves; nothing was measured"
+        raise RefusedError(f"{error}\nrun folder: {folder.path} {kept}") from error
     finally:
         folder.close()
     record = archive.read(folder.path)
@@ -82,10 +128,22 @@ def plan_of(inventory: Inventory, options: RunOptions) -> Plan:
     notes: tuple[str, ...] = ()
     if options.jobs is not None:
         inventory, notes = _with_jobs(inventory, options.jobs)
-    chosen = inventories.choose_workloads(inventory, options.workloads, presets=workloads.read_presets())
+    presets = workloads.read_presets()
+    _check_workloads(inventory, options.workloads, presets)
+    chosen = inventories.choose_workloads(inventory, options.workloads, presets=presets)
     wanted = options.workloads if chosen is inventory else ()  # else it holds just what was asked for
     plan = planning.make(chosen, limit=options.limit, workloads=wanted, repetitions=options.repetitions, seed=seed)
     return replace(plan, notes=notes + plan.notes)
+
+
+def _check_workloads(inventory: Inventory, written: tuple[str, ...], presets: Mapping[str, str]) -> None:
+    """Raise UsageError for a name that neither a workload nor a preset has; it names what there is."""
+    own = [workload.name for workload in inventory.workloads]
+    for name in written:
+        if name not in presets and not any(is_workload(one, name) for one in own):
+            hint = documents.suggestion(name, [*own, *presets])
+            there_are = f"workloads: {', '.join(own)}; presets: {', '.join(sorted(presets))}"
+            raise UsageError(f"--workload {name}: no workload or preset is called that{hint} ({there_are})")
 
 
 def _with_jobs(inventory: Inventory, path: Path) -> tuple[Inventory, tuple[str, ...]]:
@@ -175,10 +233,17 @@ def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
     summary = analysis.summarise(record)
     out = page.write(record, summary, out=Path(record.folder) / "report.html")
     if as_json:
-        json.dump(terminal.to_json(record, summary), sys.stdout, indent=1, allow_nan=False)
-        sys.stdout.write("\n")
+        print_json(record, summary)
     terminal.show(record, summary, verdict.sentence(record, summary), console)
     console.print(f"run folder: {record.folder}\nreport: {out}", soft_wrap=True, markup=False)
+
+
+def print_json(record: RunRecord, summary: Summary) -> None:
+    """Write the result as strict JSON on standard output."""
+    from calyx_orch.report import terminal
+
+    json.dump(terminal.to_json(record, summary), sys.stdout, indent=1, allow_nan=False)
+    sys.stdout.write("\n")
 
 
 def _show_plan(plan: Plan, options: RunOptions, console: Console) -> int:
