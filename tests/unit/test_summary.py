@@ -301,3 +301,43 @@ def test_an_empty_run_has_no_rows() -> None:
     empty: tuple[Guest, ...] = ()
     summary = summarise(record(empty, [], []))
     assert summary.guests == summary.fleet == summary.pairs == summary.doubts == ()
+
+
+def test_rows_follow_the_inventory_and_not_the_order_of_play() -> None:
+    """Chance played the second workload first and fio before calyx."""
+    one, two = Workload("a", Rw.RANDREAD, 4096, 1), Workload("b", Rw.RANDREAD, 4096, 1)
+    order = [(two, "fio-libaio"), (one, "fio-libaio"), (two, "calyx"), (one, "calyx")]
+    rounds = [round_(n, NAMES, workload=workload, engine=engine) for n, (workload, engine) in enumerate(order)]
+    measured = [measurement(of, each, 1000.0) for each in rounds for of in GUESTS]
+    whole = record(GUESTS, rounds, measured)
+    plan = replace(whole.plan, inventory=replace(whole.plan.inventory, workloads=(one, two)))
+    summary = summarise(replace(whole, plan=plan))
+    keys = [("a", "calyx"), ("a", "fio-libaio"), ("b", "calyx"), ("b", "fio-libaio")]
+    assert [(row.workload, row.engine, row.guest) for row in summary.guests] == [(*k, n) for k in keys for n in NAMES]
+    assert [(row.workload, row.engine) for row in summary.fleet] == keys
+
+
+def test_a_gate_that_opened_gives_no_skew() -> None:
+    """Of two rounds only one saw the first I/O: its skew stands, the gate's does not."""
+    whole = run((1000.0,), (1000.0,), engine="fio-libaio")
+    seen, gate = whole.measurements
+    gate = replace(gate, skew_ns=1, skew_bound_ns=1, skew_how="released")
+    seen = replace(seen, skew_ns=3_000_000, skew_bound_ns=70_000, skew_how="first-io")
+    summary = summarise(replace(whole, measurements=(seen, gate)))
+    assert (summary.guests[0].skew_median_ns, summary.guests[0].skew_bound_ns) == (3_000_000, 70_000)
+    assert summary.fleet[0].skew_median_ns == 3_000_000
+    assert summary.guests[0].skew_how == "first-io/released"
+    assert "start" in summary.guests[0].doubt_names
+    only = summarise(replace(whole, measurements=(gate, replace(gate, round_index=1, block=1))))
+    assert (only.guests[0].skew_median_ns, only.fleet[0].skew_max_ns) == (None, None)
+
+
+def test_the_ratio_of_the_fleet_is_the_geometric_mean_of_its_guests() -> None:
+    rounds = [round_(0, NAMES), round_(1, NAMES, engine="fio-libaio")]
+    rates = {"vm1": (2000.0, 1000.0), "vm2": (1000.0, 2000.0), "vm3": (4000.0, 1000.0)}
+    measured = [
+        measurement(of, one, rates[of.name][n], engine=one.engine) for n, one in enumerate(rounds) for of in GUESTS
+    ]
+    (row,) = [row for row in summarise(record(GUESTS, rounds, measured)).fleet_pairs if row.metric == "IOPS"]
+    assert (row.guests, row.low, row.high) == (3, pytest.approx(0.5), pytest.approx(4.0))
+    assert row.ratio == pytest.approx((2 * 0.5 * 4) ** (1 / 3))

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from calyx_orch import plan as planning
+from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import Summary, summarise
 from calyx_orch.model import GuestOutcome, LoadMode, RunRecord
 from calyx_orch.report import facts, tables, terminal, wording
@@ -181,9 +182,23 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
     assert whole["format"] == "calyx-orch-result/1"
     assert whole["run"]["seed"] == 7
     assert whole["run"]["is_short"] is False
+    assert whole["sentence"] == verdict.sentence(record, summary)
     assert len(whole["guests"]) == len(summary.guests)
     assert whole["guests"][0]["throughput_bytes_per_s"] == summary.guests[0].throughput_bytes_per_s
-    assert set(whole) == {"format", "run", "outcomes", "found", "guests", "fleet", "pairs", "interference", "places", "doubts"}
+    assert set(whole) == {
+        "format",
+        "run",
+        "outcomes",
+        "found",
+        "guests",
+        "fleet",
+        "pairs",
+        "interference",
+        "places",
+        "doubts",
+        "fleet_pairs",
+        "sentence",
+    }
 
 
 def test_a_dry_run_shows_rounds_costs_and_what_needs_leave(record: RunRecord) -> None:

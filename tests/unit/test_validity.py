@@ -50,6 +50,7 @@ def truth(**figures: int) -> dict[str, object]:
         ("overlap", "overlap 93 %", context(overlap=0.934)),
         ("skew", "skew 7.2 ms", of(skew_ns=7_200_000)),
         ("skew", "skew -7.2 ms", of(skew_ns=-7_200_000)),
+        ("fio-start", "fio start 7.2 ms", of(skew_ns=7_200_000, engine="fio-libaio", skew_how="first-io")),
         ("start", "start unknown", of(skew_ns=None)),
         ("lost-time", "lost time 3 %", of(lost_time=LostTime(SECOND, 30_000_000, 9, 5_000_000))),
         ("steal", "steal 5 %", of(cpu=STOLEN)),
@@ -115,3 +116,17 @@ def test_of_one_rule_the_heaviest_doubt_is_kept() -> None:
 
 def test_every_rule_has_a_docstring() -> None:
     assert all(rule.__doc__ for rule in RULES)
+
+
+def test_a_gate_that_opened_in_time_is_no_first_io() -> None:
+    """The gate may open on the line and fio's first I/O come any time later: neither a skew nor a late start is known."""
+    for skew_ns in (20_000, 7_200_000):
+        (doubt,) = doubts(of(skew_ns=skew_ns, engine="fio-libaio", skew_how="released"))
+        assert (doubt.name, doubt.label) == ("start", "gate only")
+
+
+def test_the_late_start_of_fio_is_told_as_its_own() -> None:
+    (doubt,) = doubts(of(skew_ns=7_200_000, engine="fio-libaio", skew_how="first-io"))
+    assert "fio's own start-up took 7.2 ms" in doubt.sentence
+    assert "window begins then" in doubt.sentence
+    assert "overloaded" not in doubt.remedy

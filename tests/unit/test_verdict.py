@@ -66,7 +66,7 @@ def test_an_even_fleet_has_no_one_standing_out() -> None:
     text = said(run(1000, 1010, 990))
     assert text == (
         "3 of 3 guests did 12.3 MB/s together at a P99 of 99.8 µs in randread-4k on data by calyx; no guest stands out; "
-        "next: `calyx-orch report runs/run`."
+        "next: open runs/run/report.html."
     )
 
 
@@ -156,7 +156,9 @@ def test_a_tail_that_is_several_times_longer_is_told_as_such() -> None:
 def test_what_is_doubtful_and_how_to_do_better_is_told() -> None:
     text = said(run(1000, 1000, workload=replace(WORKLOAD, runtime_s=1.0, ramp_s=1.0)))
     assert "doubtful: short" in text
-    assert text.endswith("next: `calyx-orch report runs/run`, and ramp_time 10s with runtime 60s for true figures.")
+    assert text.endswith(
+        "next: open runs/run/report.html, then run again with `ramp_time: 10s` and `runtime: 60s` for true figures."
+    )
 
 
 def test_lost_guests_are_named_with_their_reasons() -> None:
@@ -180,12 +182,49 @@ def test_a_run_without_any_figure_points_to_its_folder() -> None:
     assert said(whole) == "No guest was measured; see runs/run for what each guest said."
 
 
+def test_when_no_guest_was_measured_the_steps_are_told_and_the_reasons_left_to_the_table() -> None:
+    lost = tuple(GuestOutcome(f"vm{n}", "lost", "connect" if n else "preflight", "a long reason") for n in range(3))
+    whole = replace(run(1000, 1000, 1000), measurements=(), outcomes=lost, status="failed")
+    assert said(whole) == (
+        "No guest was measured; 2 were lost at connect, 1 was lost at preflight; see runs/run for what each guest said."
+    )
+
+
+def test_the_round_that_an_interrupt_fell_into_does_not_count_as_played() -> None:
+    whole = run(1000, 1000)
+    cut = [replace(m, status="failed", why="stopped") for m in whole.measurements[4:6]]
+    partly = replace(whole, measurements=(*whole.measurements[:4], *cut), status="interrupted")
+    assert "the run was interrupted after 2 of 3 rounds" in said(partly)
+
+
+def test_the_page_sends_nobody_to_the_page() -> None:
+    whole = run(1000, 1000)
+    assert "next:" not in sentence(whole, summarise(whole), on_page=True)
+    short = run(1000, 1000, workload=replace(WORKLOAD, runtime_s=1.0, ramp_s=1.0))
+    told = sentence(short, summarise(short), on_page=True)
+    assert told.endswith("next: run again with `ramp_time: 10s` and `runtime: 60s` for true figures.")
+
+
+def test_more_repetitions_are_asked_for_where_they_would_give_an_interval() -> None:
+    vm = guest("vm0")
+    rounds = [round_(0, ["vm0"]), round_(1, ["vm0"], engine="fio-libaio")]
+    once = record([vm], rounds, [measurement(vm, one, 1000.0, engine=one.engine) for one in rounds])
+    plan = replace(once.plan, inventory=replace(once.plan.inventory, repetitions=1))
+    assert said(replace(once, plan=plan)).endswith("report.html, then run again with `repetitions: 3` for intervals.")
+
+
+def test_the_demo_is_followed_by_an_inventory_of_ones_own() -> None:
+    whole = run(1000, 1000)
+    plan = replace(whole.plan, inventory=replace(whole.plan.inventory, name="loopback", source="demo.yaml"))
+    assert said(replace(whole, plan=plan)).endswith("then `calyx-orch init` for an inventory of your own.")
+
+
 def test_one_guest_is_told_without_a_fleet() -> None:
     assert said(run(1000)).startswith("Guest vm0 did 4.10 MB/s at a P99 of 99.8 µs in randread-4k on data by calyx")
 
 
 def test_a_folder_with_a_space_can_be_pasted() -> None:
-    assert "`calyx-orch report 'my runs/1'`" in said(replace(run(1000, 1000), folder="my runs/1"))
+    assert "open 'my runs/1/report.html'" in said(replace(run(1000, 1000), folder="my runs/1"))
 
 
 def test_guests_alone_are_told_one_by_one() -> None:

@@ -37,8 +37,28 @@ def key_of(round_: Round) -> Key:
     return (round_.target, round_.workload.name, round_.engine, str(round_.load))
 
 
+def keys_of(record: RunRecord) -> tuple[Key, ...]:
+    """The keys of the plan in the inventory's order, not in that in which chance played them: workload, target, load, engine.
+
+    calyx comes before fio. What an inventory does not name comes last, in the plan's order.
+    """
+    inventory = record.plan.inventory
+    workloads = [workload.name for workload in inventory.workloads]
+    targets = list(dict.fromkeys(target.name for guest in inventory.guests for target in guest.targets))
+    loads = [str(load) for load in inventory.load]
+
+    def place(known: Sequence[str], name: str) -> int:
+        return known.index(name) if name in known else len(known)
+
+    def order(key: Key) -> tuple[int, int, int, bool, str]:
+        target, workload, engine, load = key
+        return place(workloads, workload), place(targets, target), place(loads, load), engine != "calyx", engine
+
+    return tuple(sorted(dict.fromkeys(key_of(round_) for round_ in record.plan.rounds), key=order))
+
+
 def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
-    """One cell for each guest and key of the plan, guests in the inventory's order, keys in the plan's."""
+    """One cell for each guest and key of the plan, guests and keys in the inventory's order."""
     planned: dict[tuple[str, Key], int] = {}
     figures: dict[tuple[str, Key], list[Figures]] = {}
     failed: dict[tuple[str, Key], list[Measurement]] = {}
@@ -51,7 +71,6 @@ def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
         for measurement in one.failed:
             failed.setdefault((measurement.guest, key_of(one.round)), []).append(measurement)
     labels = {round_.workload.name: round_.workload.labels for round_ in record.plan.rounds}
-    keys = list(dict.fromkeys(key_of(round_) for round_ in record.plan.rounds))
     return tuple(
         Cell(
             guest=guest.name,
@@ -63,7 +82,7 @@ def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
             failed=tuple(failed.get((guest.name, key), ())),
             labels=labels[key[1]],
         )
-        for key in keys
+        for key in keys_of(record)
         for guest in record.plan.inventory.guests
         if (guest.name, key) in planned
     )

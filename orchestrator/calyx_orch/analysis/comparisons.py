@@ -10,7 +10,7 @@ from calyx_orch.analysis import ratios, rounds
 from calyx_orch.analysis.cells import Cell, Key
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures
-from calyx_orch.analysis.rows import InterferenceRow, PairRow
+from calyx_orch.analysis.rows import FleetPairRow, InterferenceRow, PairRow
 from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import LoadMode
 
@@ -81,6 +81,29 @@ def pair_rows(cells: Sequence[Cell]) -> Iterable[PairRow]:
                 reason=found.reason,
                 labels=cell.labels,
             )
+
+
+def fleet_pair_rows(pairs: Iterable[PairRow]) -> Iterable[FleetPairRow]:
+    """The guests' ratios as one for the fleet: guests count alike, whatever their rates."""
+    gathered: dict[tuple[str, str, str, str, str], list[tuple[float, PairRow]]] = {}
+    for row in pairs:
+        if row.ratio is not None:
+            key = (row.workload, row.target, row.load, row.engine, row.metric)
+            gathered.setdefault(key, []).append((row.ratio, row))
+    for (workload, target, load, engine, metric), found in gathered.items():
+        found_ratios = [ratio for ratio, _ in found]
+        yield FleetPairRow(
+            target=target,
+            workload=workload,
+            engine=engine,
+            load=load,
+            metric=metric,
+            ratio=math.exp(math.fsum(map(math.log, found_ratios)) / len(found_ratios)),
+            low=min(found_ratios),
+            high=max(found_ratios),
+            guests=len(found_ratios),
+            labels=found[0][1].labels,
+        )
 
 
 def interference_rows(cells: Sequence[Cell]) -> Iterable[InterferenceRow]:

@@ -43,15 +43,20 @@ class Played:
 
     @property
     def largest_skew_ns(self) -> int | None:
-        """The largest distance of a guest from the start line; None when no guest's start is known."""
-        known = [abs(f.measurement.skew_ns) for f in self.figures if f.measurement.skew_ns is not None]
+        """The largest distance of a guest's first I/O from the start line; None when no guest's first I/O was seen."""
+        known = [abs(m.skew_ns) for m in self._started if m.skew_ns is not None]
         return max(known, default=None)
 
     @property
     def largest_bound_ns(self) -> int | None:
         """How wrong the skew of a guest may be at most."""
-        known = [f.measurement.skew_bound_ns for f in self.figures if f.measurement.skew_bound_ns is not None]
+        known = [m.skew_bound_ns for m in self._started if m.skew_bound_ns is not None]
         return max(known, default=None)
+
+    @property
+    def _started(self) -> list[Measurement]:
+        """Those whose first I/O was seen: a gate that opened in time says nothing of when I/O began."""
+        return [f.measurement for f in self.figures if f.measurement.skew_how != validity.GATE_ONLY]
 
 
 def played(record: RunRecord) -> tuple[Played, ...]:

@@ -60,6 +60,7 @@ class GuestRow:
     labels: tuple[str, ...] = ()
     p99_intended_ns: int | None = None
     late_share: float | None = None
+    doubt_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class FleetRow:
     skew_how: str
     doubts: tuple[str, ...]
     labels: tuple[str, ...] = ()
+    doubt_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,22 @@ class PairRow:
     pairs: int
     interval: str
     reason: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FleetPairRow:
+    """calyx / fio for one metric over all guests: the geometric mean of their ratios, and the lowest and highest guest's."""
+
+    target: str
+    workload: str
+    engine: str  # the fio engine
+    load: str
+    metric: str
+    ratio: float
+    low: float
+    high: float
+    guests: int
     labels: tuple[str, ...] = ()
 
 
@@ -160,3 +178,4 @@ class Summary:
     interference: tuple[InterferenceRow, ...]
     places: tuple[InterferenceRow, ...]
     doubts: tuple[DoubtRow, ...]
+    fleet_pairs: tuple[FleetPairRow, ...] = ()

@@ -12,27 +12,49 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from calyx_orch.analysis import comparisons, rounds, validity, variation
-from calyx_orch.analysis.cells import Cell, Key, cells_of, key_of
+from calyx_orch.analysis.cells import Cell, Key, cells_of, key_of, keys_of
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played
-from calyx_orch.analysis.rows import DoubtRow, FleetRow, GuestRow, InterferenceRow, PairRow, Summary, WayRow
+from calyx_orch.analysis.rows import (
+    DoubtRow,
+    FleetPairRow,
+    FleetRow,
+    GuestRow,
+    InterferenceRow,
+    PairRow,
+    Summary,
+    WayRow,
+)
+from calyx_orch.analysis.validity import GATE_ONLY
 from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import LoadMode, Measurement, Round, RunRecord
 
-__all__ = ["DoubtRow", "FleetRow", "GuestRow", "InterferenceRow", "PairRow", "Summary", "WayRow", "summarise"]
+__all__ = [
+    "DoubtRow",
+    "FleetPairRow",
+    "FleetRow",
+    "GuestRow",
+    "InterferenceRow",
+    "PairRow",
+    "Summary",
+    "WayRow",
+    "summarise",
+]
 
 FLEET = "fleet"
 
 
 def summarise(record: RunRecord) -> Summary:
-    """Every row of a run, in the plan's order. Failed measurements count as missing, never as zero."""
+    """Every row of a run, in the inventory's order. Failed measurements count as missing, never as zero."""
     played = rounds.played(record)
     cells = cells_of(record, played)
     guests = tuple(_guest_row(cell) for cell in cells)
+    pairs = tuple(comparisons.pair_rows(cells))
     return Summary(
         guests=guests,
         fleet=tuple(_fleet_rows(record, played, guests)),
-        pairs=tuple(comparisons.pair_rows(cells)),
+        pairs=pairs,
+        fleet_pairs=tuple(comparisons.fleet_pair_rows(pairs)),
         interference=tuple(comparisons.interference_rows(cells)),
         places=tuple(comparisons.place_rows(cells)),
         doubts=_doubt_rows(played),
@@ -66,8 +88,9 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
     between = variation.between_repetitions([found.throughput_bytes_per_s for found in figures])
     p99s = [percentile_or_none(found.latency, 99.0) for found in figures]
     tails = variation.between_repetitions([p99 for p99 in p99s if p99 is not None])
-    skews = [m.skew_ns for m in measured if m.skew_ns is not None]
-    bounds = [m.skew_bound_ns for m in measured if m.skew_bound_ns is not None]
+    started = [m for m in measured if m.skew_ns is not None and m.skew_how != GATE_ONLY]
+    skews = [m.skew_ns for m in started if m.skew_ns is not None]
+    bounds = [m.skew_bound_ns for m in started if m.skew_bound_ns is not None]
     mixed = any(m.read is not None for m in measured) and any(m.write is not None for m in measured)
     return replace(
         row,
@@ -94,6 +117,7 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
         skew_bound_ns=max(bounds, default=None),
         skew_how=_agreed(m.skew_how for m in measured),
         doubts=_labels(figures),
+        doubt_names=_names(figures),
         p99_intended_ns=percentile_or_none(rounds.intended_latencies(figures), 99.0),
         late_share=_late_share(measured),
     )
@@ -161,7 +185,8 @@ def _fleet_rows(record: RunRecord, played: Sequence[Played], guests: Sequence[Gu
         if one.round.load is not LoadMode.ALONE:
             at_once.setdefault((_scope(one.round, domains), key_of(one.round)), []).append(one)
     rows = {(row.guest, (row.target, row.workload, row.engine, row.load)): row for row in guests}
-    for (scope, key), names in planned.items():
+    order = {key: place for place, key in enumerate(keys_of(record))}
+    for (scope, key), names in sorted(planned.items(), key=lambda item: order[item[0][1]]):
         mine = [rows[name, key] for name in names if rows[name, key].rounds]
         if mine:
             yield _fleet_row(scope, key, len(names), mine, at_once.get((scope, key), []))
@@ -209,6 +234,7 @@ def _fleet_row(scope: str, key: Key, planned: int, mine: Sequence[GuestRow], pla
         skew_bound_ns=max(bounds, default=None),
         skew_how=_agreed(found.measurement.skew_how for found in figures),
         doubts=_labels(figures),
+        doubt_names=_names(figures),
         labels=mine[0].labels,
     )
 
@@ -232,6 +258,11 @@ def _doubt_rows(played: Sequence[Played]) -> tuple[DoubtRow, ...]:
 
 def _labels(figures: Iterable[Figures]) -> tuple[str, ...]:
     return tuple(doubt.label for doubt in validity.union(doubt for found in figures for doubt in found.doubts))
+
+
+def _names(figures: Iterable[Figures]) -> tuple[str, ...]:
+    """The names of the rules that struck."""
+    return tuple(doubt.name for doubt in validity.union(doubt for found in figures for doubt in found.doubts))
 
 
 def _agreed(words: Iterable[str]) -> str:

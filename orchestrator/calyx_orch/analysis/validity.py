@@ -19,6 +19,7 @@ STEAL_MAX = 0.02
 BUSY_MAX_PERCENT = 95.0
 HOT_RATIO_MIN = 3.0  # a first read this many times slower than its repetition did not come from the same place
 FLUSH_AT_ONCE_NS = 150_000  # less than any disk without power-loss protection needs to make 4 KiB durable
+GATE_ONLY = "released"  # `skew_how` of an engine whose gate was seen to open, but not its first I/O
 SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "fio_version")
 
 
@@ -90,9 +91,9 @@ def overlaps_badly(context: Context) -> Doubt | None:
 
 
 def started_off_the_line(context: Context) -> Doubt | None:
-    """The first I/O came more than 5 ms from the start line."""
-    skew_ns = context.measurement.skew_ns
-    if skew_ns is None or abs(skew_ns) <= SKEW_MAX_NS:
+    """The first I/O of calyx came more than 5 ms from the start line."""
+    skew_ns = _late_ns(context)
+    if skew_ns is None or context.measurement.engine != "calyx":
         return None
     return Doubt(
         "skew",
@@ -103,11 +104,40 @@ def started_off_the_line(context: Context) -> Doubt | None:
     )
 
 
-def start_is_unknown(context: Context) -> Doubt | None:
-    """Nothing tells when the first I/O was made."""
-    if context.measurement.skew_ns is not None:
+def fio_started_late(context: Context) -> Doubt | None:
+    """The first I/O of fio came more than 5 ms from the start line: what it does between its gate and its first I/O takes that long."""
+    skew_ns = _late_ns(context)
+    if skew_ns is None or context.measurement.engine == "calyx":
         return None
-    return Doubt("start", "start unknown", "nothing tells when the guest began", "see the guest's raw answers")
+    return Doubt(
+        "fio-start",
+        f"fio start {skew_ns / 1e6:.1f} ms",
+        f"fio's own start-up took {skew_ns / 1e6:.1f} ms from the start line to its first I/O; its window begins then",
+        "nothing to mend unless the overlap is bad as well",
+        abs(skew_ns),
+    )
+
+
+def _late_ns(context: Context) -> int | None:
+    """The distance of a first I/O that was seen from the start line, when it is more than 5 ms."""
+    measurement = context.measurement
+    known = measurement.skew_ns if measurement.skew_how != GATE_ONLY else None
+    return known if known is not None and abs(known) > SKEW_MAX_NS else None
+
+
+def start_is_unknown(context: Context) -> Doubt | None:
+    """Nothing tells when the first I/O was made: no answer, or only that of the gate that fio waits at."""
+    measurement = context.measurement
+    if measurement.skew_ns is None:
+        return Doubt("start", "start unknown", "nothing tells when the guest began", "see the guest's raw answers", 1.0)
+    if measurement.skew_how == GATE_ONLY:
+        return Doubt(
+            "start",
+            "gate only",
+            "the gate was seen to open, but not the first I/O: when fio began is not known",
+            "see whether the guest's user may read /proc/PID/io",
+        )
+    return None
 
 
 def lost_time(context: Context) -> Doubt | None:
@@ -347,6 +377,7 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     too_short,
     overlaps_badly,
     started_off_the_line,
+    fio_started_late,
     start_is_unknown,
     lost_time,
     steal,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from calyx_orch import units
-from calyx_orch.analysis.summary import FleetRow, GuestRow, Summary
+from calyx_orch.analysis.summary import FleetRow, GuestRow, InterferenceRow, PairRow, Summary
 from calyx_orch.model import RunRecord
 
 STANDS_OUT_MIN = 0.10  # less than a tenth from its peers is nobody's news
@@ -18,7 +19,9 @@ REPETITIONS_MIN = 3
 NOISE_FACTOR = 3.0
 MAD_TO_SIGMA = 1.4826
 DOUBTS_SHOWN = 3
+TOLD_ELSEWHERE = frozenset({"missing", "fio-start"})  # the failures have been told, and a late fio is nothing to act on
 FAILURES_SHOWN = 2
+DEMO = ("loopback", "demo.yaml")  # name and source of the inventory that `calyx-orch demo` writes
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,15 @@ class Outlier:
     peers: int
 
 
-def sentence(record: RunRecord, summary: Summary) -> str:
-    """One sentence for the end of the terminal and the head of the report."""
+def sentence(record: RunRecord, summary: Summary, *, on_page: bool = False) -> str:
+    """One sentence for the end of the terminal, or for the head of the report (`on_page`)."""
     rows = main_rows(summary)
-    clauses = [_how_it_did(summary, rows), _failures(record)]
-    if record.status != "finished" and rows:
+    clauses = [_how_it_did(summary, rows), _failures(record) if rows else _where_all_failed(record)]
+    if record.status != "finished" and record.measurements:
         clauses.append(f"the run was {record.status} after {_played(record)} of {len(record.plan.rounds)} rounds")
     if len(rows) >= 2:
         clauses.append(_who_stands_out(rows))
-    clauses += [_doubtful(summary), _next(record, summary, bool(rows))]
+    clauses += [_doubtful(summary), _next(record, summary, bool(rows), on_page)]
     text = "; ".join(clause for clause in clauses if clause) + "."
     return text[:1].upper() + text[1:]
 
@@ -112,6 +115,16 @@ def _failures(record: RunRecord) -> str:
     return f"{len(failed)} of {len(record.outcomes)} guests {are} {how} ({', '.join(told)}{more})"
 
 
+def _where_all_failed(record: RunRecord) -> str:
+    """`3 were lost at connect`: the reasons stand in the table, once a guest."""
+    ends = Counter((outcome.state, outcome.step) for outcome in record.outcomes if outcome.state != "measured")
+    told = [
+        f"{count} {'was' if count == 1 else 'were'} {state}{f' at {step}' if step else ''}"
+        for (state, step), count in ends.most_common(DOUBTS_SHOWN)
+    ]
+    return ", ".join(told)
+
+
 def _who_stands_out(rows: Sequence[GuestRow]) -> str:
     found = outlier(rows)
     if found is None:
@@ -127,7 +140,7 @@ def _who_stands_out(rows: Sequence[GuestRow]) -> str:
 
 
 def _doubtful(summary: Summary) -> str:
-    doubts = [doubt for doubt in summary.doubts if doubt.name != "missing"]  # the failures have been told
+    doubts = [doubt for doubt in summary.doubts if doubt.name not in TOLD_ELSEWHERE]
     if not doubts:
         return ""
     everyone = {row.guest for row in summary.guests}
@@ -143,17 +156,36 @@ def _names(guests: Sequence[str]) -> str:
     return ", ".join(guests) if len(guests) <= 2 else f"{len(guests)} guests"
 
 
-def _next(record: RunRecord, summary: Summary, measured: bool) -> str:
-    folder = shlex.quote(record.folder)
+def _next(record: RunRecord, summary: Summary, measured: bool, on_page: bool) -> str:
+    """What a person would do now. On the page itself nobody is sent to the page."""
     if not measured:
-        return f"see {folder} for what each guest said"
-    if any(doubt.name == "short" for doubt in summary.doubts):
-        return f"next: `calyx-orch report {folder}`, and ramp_time 10s with runtime 60s for true figures"
-    return f"next: `calyx-orch report {folder}`"
+        return f"see {shlex.quote(record.folder)} for what each guest said"
+    page = f"open {shlex.quote(f'{record.folder}/report.html')}"
+    steps = [*([] if on_page else [page]), *_advice(record, summary)]
+    return f"next: {', then '.join(steps)}" if steps else ""
+
+
+def _advice(record: RunRecord, summary: Summary) -> list[str]:
+    """How to get figures that are worth more than these."""
+    inventory = record.plan.inventory
+    if (inventory.name, inventory.source) == DEMO:
+        return ["`calyx-orch init` for an inventory of your own"]
+    longer = "`ramp_time: 10s` and `runtime: 60s` for true figures"
+    more = f"`repetitions: {REPETITIONS_MIN}` for intervals"
+    paired: tuple[PairRow | InterferenceRow, ...] = (*summary.pairs, *summary.interference)
+    lack = inventory.repetitions < REPETITIONS_MIN and any(row.ratio is not None and not row.interval for row in paired)
+    wanted = [*([longer] if any(doubt.name == "short" for doubt in summary.doubts) else []), *([more] if lack else [])]
+    return [f"run again with {' and '.join(wanted)}"] if wanted else []
 
 
 def _played(record: RunRecord) -> int:
-    return len({measurement.round_index for measurement in record.measurements})
+    """How many rounds were played to their end; the one that an interrupt fell into was not, unless someone was measured in it."""
+    rounds: dict[int, bool] = {}
+    for measurement in record.measurements:
+        index = measurement.round_index
+        rounds[index] = rounds.get(index, False) or measurement.status == "ok"
+    cut = record.status == "interrupted" and bool(rounds) and not list(rounds.values())[-1]
+    return len(rounds) - cut
 
 
 # --- who stands out ----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import GuestRow, Summary
 from calyx_orch.model import Plan, RunRecord
 from calyx_orch.plan import PlanRow
@@ -106,6 +107,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
     whole = {
         "format": JSON_FORMAT,
         "run": run,
+        "sentence": verdict.sentence(record, summary),
         "outcomes": [asdict(outcome) for outcome in record.outcomes],
         "found": [asdict(one) for one in record.found],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
