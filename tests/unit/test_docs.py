@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,13 +137,41 @@ def inventories_in(page: Path) -> list[str]:
     return [block for block in blocks if re.search(r"^guests:", block, flags=re.MULTILINE)]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
-def test_every_inventory_of_the_texts_can_be_run(page: str) -> None:
-    """The inventories shown to a first visitor parse without a problem and plan at least one round."""
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/inventory.md"])
+def test_every_inventory_of_the_texts_can_be_run_within_an_hour_as_the_text_says(page: str) -> None:
+    """The inventories shown to a first visitor parse without a problem, and how long each takes stands on the page."""
     from calyx_orch import inventory, plan, workloads
 
     texts = inventories_in(ROOT / page)
     assert texts
+    told = set(map(int, re.findall(r"(\d+) minutes", (ROOT / page).read_text(encoding="utf-8"))))
     for text in texts:
-        parsed = inventory.parse(text, source=page, base_dir=ROOT, presets=workloads.read_presets())
-        assert plan.make(parsed, limit=(), workloads=(), repetitions=None, seed=1).rounds
+        parsed = inventory.parse(text, source=page, base_dir=str(ROOT), presets=workloads.read_presets())
+        planned = plan.make(parsed, limit=(), workloads=(), repetitions=None, seed=1)
+        assert planned.rounds
+        minutes = planned.estimated_s / 60
+        assert minutes < 60
+        assert any(abs(number - minutes) < 1 for number in told), f"{minutes:.1f} minutes, and the page tells {told}"
+
+
+def test_the_rule_of_turns_is_as_documented() -> None:
+    """`repetitions: 3`: 6 rounds each of calyx and one baseline, 3 each of three engines, 3 of calyx alone."""
+    from calyx_orch import inventory, plan, workloads
+
+    said = re.search(
+        r"^### Blocks and turns\n(.*?)^#", (DOCS / "inventory.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert said is not None
+    text = " ".join(said[1].split())
+    rules = {
+        "[fio-io_uring]": (6, "6 rounds each of calyx and fio-io_uring"),
+        "[fio-io_uring, fio-libaio]": (3, "3 each of calyx, fio-io_uring and fio-libaio"),
+        "none": (3, "3 of calyx without a baseline"),
+    }
+    for baselines, (rounds, words) in rules.items():
+        whole = (
+            f"guests: {{vm1: {{targets: {{d: /d}}}}}}\nworkloads: [{{rw: read, size: 1g}}]\nbaselines: {baselines}\n"
+        )
+        made = plan.make(inventory.parse(whole, source="t", base_dir="", presets=workloads.read_presets()), seed=1)
+        assert set(Counter(one.engine for one in made.rounds).values()) == {rounds}
+        assert words in text

@@ -28,7 +28,7 @@ _DEVICES_REFUSED = (
 
 WORKLOAD_REFUSALS = {
     "zero_buffers": "zeros are compressed or deduplicated by layers below, so the figures would be those of a cache; "
-    "data is always incompressible",
+    "buffer_compress_percentage and dedupe_percentage say how far data may shrink",
     "time_based": "workloads are always time based; leave it out",
     "norandommap": "random workloads never keep a map; leave it out",
     "ioengine": "baselines choose fio's engine (baselines: [fio-io_uring, fio-libaio])",
