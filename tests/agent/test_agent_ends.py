@@ -119,6 +119,7 @@ def test_the_guard_ends_an_agent_that_hangs_past_its_lease(agent: AgentProcess, 
     prepare(agent, target)
     pids = agent.pids()
     agent.send("lease", ms=100)
+    agent.now_ns()  # the lease has been heard
     os.kill(agent.hello["pid"], signal.SIGSTOP)
     assert agent.end(20) == 1
     assert [pid for pid in pids if not is_gone(pid)] == []
