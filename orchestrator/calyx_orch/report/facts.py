@@ -10,8 +10,21 @@ from calyx_orch.model import GuestOutcome, Pin, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
+SEEDS = frozenset({"seed", "data_seed"})  # of a set-up: they differ by guest and round, and change nothing
 LONG = frozenset(
-    {"reason", "set-up", "chosen", "engine's own", "truth", "guests", "targets", "doubts", "interval", "io_uring"}
+    {
+        "reason",
+        "set-up",
+        "chosen",
+        "engine's own",
+        "truth",
+        "guests",
+        "targets",
+        "doubts",
+        "interval",
+        "io_uring",
+        "written at most",
+    }
 )
 
 
@@ -31,7 +44,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of finished, printable text. `first`: shown above the figures."""
+    """Rows of finished, printable text. `first`: shown above the figures; `is_measured`: holds what was measured, not what is."""
 
     key: str
     title: str
@@ -39,6 +52,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     text: str = ""
     first: bool = False
+    is_measured: bool = False
 
 
 def is_short(record: RunRecord) -> bool:
@@ -101,13 +115,17 @@ def setups(record: RunRecord) -> Table | None:
     for m in record.measurements:
         if m.setup:
             pin = pins.get((m.guest, m.workload, m.target)) if m.engine == "calyx" else None
-            key = (m.workload, m.target, m.engine, setup_text(m.setup), _chosen(pin))
+            setup = {name: value for name, value in m.setup.items() if name not in SEEDS}
+            key = (m.workload, m.target, m.engine, setup_text(setup), _chosen(pin))
             found.setdefault(key, {})[m.guest] = None
     if not found:
         return None
     columns = tuple(Column(title) for title in ("workload", "target", "engine", "set-up", "chosen", "guests"))
     rows = tuple((*map(wording.printable, key), names(guests)) for key, guests in found.items())
-    text = "What really took effect on the guests; fio was given what took effect for calyx."
+    text = (
+        "What really took effect on the guests; fio was given what took effect for calyx. The seeds, which differ by guest and "
+        "round, are in measurements.jsonl of the run folder."
+    )
     return Table("setups", "Set-ups that took effect", columns, rows, text)
 
 

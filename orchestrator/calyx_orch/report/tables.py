@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from calyx_orch.analysis.summary import DoubtRow, FleetRow, GuestRow, InterferenceRow, PairRow, Summary
+from calyx_orch.analysis.summary import DoubtRow, FleetPairRow, FleetRow, GuestRow, InterferenceRow, PairRow, Summary
+from calyx_orch.analysis.validity import GATE_ONLY
 from calyx_orch.model import RunRecord
 from calyx_orch.report import facts, wording
 from calyx_orch.report.facts import Column, Table, header, is_short
@@ -20,7 +21,9 @@ __all__ = ["Column", "Field", "Table", "doubts", "header", "is_short", "of_page"
 Row = TypeVar("Row")
 AnyRow = TypeVar("AnyRow", GuestRow, FleetRow, InterferenceRow)
 GUESTS_TOLD_MAX = 4
-SHARED = frozenset({"target", "load", "scope", "pairs", "interval"})
+SHARED = frozenset({"target", "load", "scope", "kind", "guests", "rounds", "pairs", "interval"})
+PLACES = ("storage", "vm_host")
+NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ PERCENTILE = "from the merged buckets of all rounds; n/a when fewer than ten sam
 CPU = "share of all CPUs of the guest that was busy in the window, from the scheduler's statistics"
 CPU_ENGINE = "share of all CPUs of the guest that the engine used, its kernel threads included"
 CPU_PER_IO = "CPU time of the engine, its kernel threads included, for each I/O"
-SKEW = "distance of the first I/O from the start line, median of rounds, and how wrong that can be"
+SKEW = (
+    "distance of the first I/O from the start line, median of rounds, and how wrong that can be; "
+    "gate only: fio's gate opened, its first I/O was not seen"
+)
 KIND = "buffered: through the page cache; psync: one system call after another; open loop: I/Os are due at times of their own"
 INTENDED = "open loops: counted from when an I/O was due, its waiting included"
 LATE = "open loops: the share of I/Os that began more than 1 ms after they were due"
@@ -54,6 +60,7 @@ GUEST: tuple[Field[GuestRow], ...] = (
     Field("target", lambda row: row.target, is_number=False),
     Field("load", lambda row: row.load, is_number=False),
     Field("engine", lambda row: row.engine, is_number=False),
+    Field("doubts", lambda row: _doubts(row.doubts, row.status), is_number=False),
     Field("rounds", lambda row: _of(row.rounds, row.rounds_planned), 8),
     Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), explanation="10^6 bytes per second"),
     Field("IOPS", lambda row: wording.significant(row.iops)),
@@ -67,8 +74,7 @@ GUEST: tuple[Field[GuestRow], ...] = (
     Field("CPU", lambda row: wording.percent(row.cpu_percent), 1, explanation=CPU),
     Field("CPU engine", lambda row: wording.percent(row.engine_cpu_percent), 5, explanation=CPU_ENGINE),
     Field("CPU per I/O", lambda row: wording.latency(row.cpu_ns_per_io), 5, explanation=CPU_PER_IO),
-    Field("skew", lambda row: _skew(row.skew_median_ns, row.skew_bound_ns), 7, explanation=SKEW),
-    Field("doubts", lambda row: _doubts(row.doubts, row.status), is_number=False),
+    Field("skew", lambda row: _skew(row), 7, explanation=SKEW),
 )
 
 FLEET: tuple[Field[FleetRow], ...] = (
@@ -78,6 +84,7 @@ FLEET: tuple[Field[FleetRow], ...] = (
     Field("target", lambda row: row.target, is_number=False),
     Field("load", lambda row: row.load, is_number=False),
     Field("engine", lambda row: row.engine, is_number=False),
+    Field("doubts", lambda row: _doubts(row.doubts, "ok"), is_number=False),
     Field("guests", lambda row: _of(row.guests, row.guests_planned), 4),
     Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), explanation="sum of the guests' rows"),
     Field("IOPS", lambda row: wording.significant(row.iops), explanation="sum of the guests' rows"),
@@ -88,11 +95,10 @@ FLEET: tuple[Field[FleetRow], ...] = (
     Field("CPU", lambda row: wording.percent(row.cpu_percent), 3, explanation=CPU),
     Field("CPU per I/O", lambda row: wording.latency(row.cpu_ns_per_io), 5, explanation=CPU_PER_IO),
     Field("overlap", lambda row: wording.cv(row.overlap), 8, explanation="common window / longest window of a guest"),
-    Field("skew", lambda row: _skew(row.skew_median_ns, row.skew_bound_ns), 7, explanation=SKEW),
+    Field("skew", lambda row: _skew(row), 7, explanation=SKEW),
     Field(
         "skew max", lambda row: wording.latency(row.skew_max_ns), 8, explanation="the largest of any guest and round"
     ),
-    Field("doubts", lambda row: ", ".join(row.doubts), is_number=False),
 )
 
 
@@ -102,6 +108,28 @@ class Pair:
 
     first: PairRow
     ratios: dict[str, PairRow]
+
+
+@dataclass(frozen=True)
+class FleetPair:
+    """The ratios of the whole fleet, calyx / one fio engine, by metric."""
+
+    first: FleetPairRow
+    ratios: dict[str, FleetPairRow]
+
+
+FLEET_PAIR: tuple[Field[FleetPair], ...] = (
+    Field("workload", lambda pair: pair.first.workload, is_number=False),
+    Field("kind", lambda pair: ", ".join(pair.first.labels), is_number=False),
+    Field("target", lambda pair: pair.first.target, is_number=False),
+    Field("load", lambda pair: pair.first.load, is_number=False),
+    Field("calyx against", lambda pair: pair.first.engine, is_number=False),
+    Field("guests", lambda pair: str(pair.first.guests), 4),
+    Field("IOPS", lambda pair: _spread(pair.ratios.get("IOPS"))),
+    Field("P99", lambda pair: _spread(pair.ratios.get("P99")), 1),
+    Field("CPU per I/O", lambda pair: _spread(pair.ratios.get("CPU per I/O")), 2),
+    Field("CV within run", lambda pair: _spread(pair.ratios.get("CV within a run")), 3),
+)
 
 
 PAIR: tuple[Field[Pair], ...] = (
@@ -128,6 +156,9 @@ PAIR: tuple[Field[Pair], ...] = (
 )
 
 
+ALONE = "Alone, a vm_host or storage is the sum of its guests, each measured at a time of its own."
+
+
 @dataclass(frozen=True)
 class Neighbours:
     """What one guest, vm_host or storage pool keeps under a load, by metric."""
@@ -143,7 +174,7 @@ INTERFERENCE: tuple[Field[Neighbours], ...] = (
     Field("target", lambda one: one.first.target, is_number=False),
     Field("engine", lambda one: one.first.engine, is_number=False),
     Field("load", lambda one: one.first.load, is_number=False),
-    Field("alone", lambda one: _amount(one.metrics.get("throughput"), "alone"), 2),
+    Field("alone", lambda one: _amount(one.metrics.get("throughput"), "alone"), 2, explanation=ALONE),
     Field("with neighbours", lambda one: _amount(one.metrics.get("throughput"), "together"), 2),
     Field("throughput ratio", lambda one: _ratio(one.metrics.get("throughput")), explanation="1: no interference"),
     Field("P99 alone", lambda one: _amount(one.metrics.get("P99"), "alone"), 5),
@@ -155,21 +186,34 @@ INTERFERENCE: tuple[Field[Neighbours], ...] = (
 
 
 def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
-    """Make the tables of the page, in its order; empty ones are left out."""
-    made = (
-        facts.failures(record),
-        facts.searches(record),
+    """Make the tables of the page, in its order; empty ones are left out, and all of figures when nothing was measured."""
+    measured = (
         table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text="Throughput and IOPS are sums of the guests."),
-        table("rows", "Guest by guest", GUEST, ordered(summary.guests)),
+        table("rows", "Guest by guest", GUEST, played(summary.guests), text=not_run(summary.guests)),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),
         table(
             "interference", "With neighbours against alone", INTERFERENCE, neighbours(summary),
-            text="What a guest, vm_host or storage pool keeps when its neighbours run as well.",
+            text=f"What a guest, vm_host or storage pool keeps when its neighbours run as well. {ALONE}",
         ),
-        facts.setups(record),
-        facts.guests(record),
-    )  # fmt: skip
+    ) if is_measured(summary) else ()  # fmt: skip
+    made = (facts.failures(record), facts.searches(record), *measured, facts.setups(record), facts.guests(record))
     return tuple(one for one in made if one is not None)
+
+
+def is_measured(summary: Summary) -> bool:
+    """Whether any guest was measured in any round."""
+    return any(row.rounds for row in summary.guests)
+
+
+def played(rows: Sequence[GuestRow]) -> list[GuestRow]:
+    """Leave out the rows of which no round was played, as after an interrupt."""
+    return ordered([row for row in rows if row.status != NOT_RUN])
+
+
+def not_run(rows: Sequence[GuestRow]) -> str:
+    """Say how many rows `played` leaves out."""
+    count = sum(row.status == NOT_RUN for row in rows)
+    return f"Not run and not shown: {wording.count_of(count, 'row')}." if count else ""
 
 
 def ordered(rows: Sequence[AnyRow]) -> list[AnyRow]:
@@ -190,37 +234,79 @@ def table(
 ) -> Table | None:
     """Write rows into a table; None when there are none.
 
-    Columns that are empty in every row are left out; a target, load, scope, count of pairs or want of an interval that
-    all rows share is told in the text instead.
+    Columns that are empty in every row are left out, those without a single figure are named instead; a target, load, scope,
+    count or want of an interval that all rows share is told in the text.
     """
     written = [tuple(wording.printable(field.text(row)) for field in fields) for row in rows]
     if not written:
         return None
     values = {number: {row[number] for row in written} for number in range(len(fields))}
     shared = [n for n, found in values.items() if fields[n].title in SHARED and len(found) == 1 and "" not in found]
-    used = [n for n, found in values.items() if found != {""} and n not in shared]
+    blank = [
+        n for n, found in values.items() if wording.NOT_AVAILABLE in found and found <= {"", wording.NOT_AVAILABLE}
+    ]
+    used = [n for n, found in values.items() if found != {""} and n not in shared and n not in blank]
     said = ", ".join(f"{fields[n].title} {written[0][n]}" for n in shared)
+    unknown = ", ".join(fields[n].title for n in blank)
     columns = tuple(Column(fields[n].title, fields[n].is_number, fields[n].explanation) for n in used)
-    text = " ".join(part for part in (text, f"All rows: {said}." if said else "") if part)
-    return Table(key, title, columns, tuple(tuple(row[n] for n in used) for row in written), text, first)
+    parts = (text, f"All rows: {said}." if said else "", f"Not known in any row: {unknown}." if unknown else "")
+    cells = tuple(tuple(row[n] for n in used) for row in written)
+    return Table(key, title, columns, cells, " ".join(filter(None, parts)), first, is_measured=True)
 
 
 def pairs(rows: Iterable[PairRow]) -> tuple[Pair, ...]:
-    """Gather the metrics of each guest and fio engine, in the order of `rows`."""
+    """Gather the metrics of each guest and fio engine, in the order of `rows`; those without any ratio are left out."""
     gathered: dict[tuple[str, ...], dict[str, PairRow]] = {}
     for row in rows:
         gathered.setdefault((row.workload, row.target, row.load, row.guest, row.engine), {})[row.metric] = row
-    return tuple(Pair(metrics.get("IOPS") or next(iter(metrics.values())), metrics) for metrics in gathered.values())
+    known = [metrics for metrics in gathered.values() if any(row.ratio is not None for row in metrics.values())]
+    return tuple(Pair(metrics.get("IOPS") or next(iter(metrics.values())), metrics) for metrics in known)
+
+
+def fleet_pairs(rows: Iterable[FleetPairRow]) -> tuple[FleetPair, ...]:
+    """Gather the metrics of each workload, target, load and fio engine."""
+    gathered: dict[tuple[str, ...], dict[str, FleetPairRow]] = {}
+    for row in rows:
+        gathered.setdefault((row.workload, row.target, row.load, row.engine), {})[row.metric] = row
+    return tuple(
+        FleetPair(metrics.get("IOPS") or next(iter(metrics.values())), metrics) for metrics in gathered.values()
+    )
 
 
 def neighbours(summary: Summary) -> tuple[Neighbours, ...]:
-    """Gather the metrics of each vm_host, storage pool and guest, places first."""
+    """Gather the metrics of each storage pool, vm_host and guest, in this order.
+
+    A vm_host of a single guest would repeat that guest's row, and what has no ratio says nothing: both are left out.
+    """
+    alone = {
+        (scope, name) for scope, members in _members(summary).items() for name, of in members.items() if len(of) < 2
+    }
     gathered: dict[tuple[str, ...], dict[str, InterferenceRow]] = {}
     for row in (*ordered(summary.places), *ordered(summary.interference)):
-        key = (row.workload, row.target, row.load, row.engine, row.scope, row.guest)
-        gathered.setdefault(key, {})[row.metric] = row
-    whole = [Neighbours(next(iter(metrics.values())), metrics) for metrics in gathered.values()]
-    return tuple(sorted(whole, key=lambda one: one.first.scope == "guest"))
+        if (row.scope, row.guest) not in alone:
+            key = (row.workload, row.target, row.load, row.engine, row.scope, row.guest)
+            gathered.setdefault(key, {})[row.metric] = row
+    known = [metrics for metrics in gathered.values() if any(row.ratio is not None for row in metrics.values())]
+    order = {scope: place for place, scope in enumerate((*PLACES, "guest"))}
+    whole = [Neighbours(next(iter(metrics.values())), metrics) for metrics in known]
+    return tuple(sorted(whole, key=lambda one: order[one.first.scope]))
+
+
+def covered(summary: Summary) -> frozenset[str]:
+    """The guests that share a storage or vm_host with another one, so that a place's row tells of them."""
+    places = [of for members in _members(summary).values() for of in members.values() if len(of) > 1]
+    return frozenset(guest for of in places for guest in of)
+
+
+def _members(summary: Summary) -> dict[str, dict[str, set[str]]]:
+    """The guests on each storage and vm_host."""
+    members: dict[str, dict[str, set[str]]] = {scope: {} for scope in PLACES}
+    for row in summary.guests:
+        for scope in PLACES:
+            name = getattr(row, scope)
+            if name is not None:
+                members[scope].setdefault(name, set()).add(row.guest)
+    return members
 
 
 def doubts(record: RunRecord, summary: Summary) -> tuple[str, ...]:
@@ -244,20 +330,29 @@ def _of(done: int, planned: int) -> str:
     return str(done) if done == planned else f"{done} of {planned}"
 
 
-def _skew(skew_ns: float | None, bound_ns: float | None) -> str:
+def _skew(row: GuestRow | FleetRow) -> str:
+    skew_ns, bound_ns = row.skew_median_ns, row.skew_bound_ns
     if skew_ns is None:
-        return wording.NOT_AVAILABLE
+        return "gate only" if GATE_ONLY in row.skew_how else wording.NOT_AVAILABLE
     return wording.latency(skew_ns) + ("" if bound_ns is None else f" ± {wording.latency(bound_ns)}")
 
 
 def _doubts(labels: Sequence[str], status: str) -> str:
-    return ", ".join([*([] if status == "ok" else [status]), *labels])
+    """What is doubtful of a row; that the run is short stands over the whole table."""
+    return ", ".join([*([] if status == "ok" else [status]), *(label for label in labels if label != "short")])
 
 
 def _ratio(row: PairRow | InterferenceRow | None) -> str:
     if row is None or row.low is None or row.high is None:
         return wording.ratio(None if row is None else row.ratio)
     return f"{wording.ratio(row.ratio)} ({wording.ratio(row.low)} to {wording.ratio(row.high)})"
+
+
+def _spread(row: FleetPairRow | None) -> str:
+    """The mean over guests, and the lowest and highest guest."""
+    if row is None:
+        return wording.NOT_AVAILABLE
+    return wording.ratio(row.ratio) + (f" ({row.low:.2f}-{row.high:.2f})" if row.guests > 1 else "")
 
 
 def _amount(row: InterferenceRow | None, field: str) -> str:

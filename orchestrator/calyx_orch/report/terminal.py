@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from rich import box
@@ -24,7 +24,7 @@ from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import GuestRow, Summary
 from calyx_orch.model import Plan, RunRecord
 from calyx_orch.plan import PlanRow
-from calyx_orch.report import facts, patterns, tables, wording
+from calyx_orch.report import facts, patterns, shortlist, tables, wording
 from calyx_orch.report.tables import Field
 
 PLAIN_WIDTH = 160
@@ -33,31 +33,66 @@ WORST_SHOWN = 30
 JSON_FORMAT = "calyx-orch-result/1"
 TEXT_WIDTH_MIN = 12
 GAP = 2
+PART_ROWS_MIN = 3  # a blank line between parts of fewer rows costs more than it tells
 
 Row = TypeVar("Row")
 
 
 def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -> None:
-    """Print all tables of a run and the closing sentence."""
+    """Print what went wrong, the fleet, its guests, the comparisons, what is doubtful, and the closing sentence."""
     short = tables.is_short(record)
+    of = shortlist.marks(summary)
     with _width(console):
-        for (workload, target, load), rows in _cells(summary.guests).items():
-            title = f"{workload} on {target}, {load}"
-            kept, more = _worst(rows)
-            fields = [field for field in tables.GUEST if field.title not in ("workload", "target", "load")]
-            _print(console, _titled(title + more, short), fields, kept)
-        _print(console, _titled("the fleet", short), tables.FLEET, tables.ordered(summary.fleet))
-        pairs, more = _few(tables.pairs(summary.pairs), lambda pair: _low(pair.ratios.get("IOPS")))
-        _print(console, _titled(f"calyx / fio{more}", short), tables.PAIR, pairs)
-        neighbours, more = _few(tables.neighbours(summary), lambda one: _low(one.metrics.get("throughput")))
-        _print(console, _titled(f"with neighbours / alone{more}", short), tables.INTERFERENCE, neighbours)
+        _print_table(console, _first_rows(facts.failures(record)), "guests that failed", style="red")
         _print_table(console, facts.searches(record))
-        _print_table(console, facts.failures(record), "guests that failed", style="red")
-        for text in tables.doubts(record, summary):
-            console.print(Text(f"doubtful: {text}", style="yellow"), soft_wrap=not console.is_terminal)
-        _print_notes(console, record.plan)
+        if tables.is_measured(summary):
+            fleet = tables.ordered(summary.fleet) if len({row.guest for row in summary.guests}) > 1 else ()
+            _print(console, _titled("the fleet", short), shortlist.fleet_fields(of), fleet)
+            rows, more = shortlist.guests(summary)
+            title = _titled(f"guest by guest{more}", short)
+            text = tables.not_run(summary.guests)
+            _print(console, title, shortlist.guest_fields(of), rows, text=text, part=_cell)
+            _print_comparisons(console, summary, short)
+        _print_doubts(console, record, summary, of)
         console.print()
         console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
+
+
+def _print_comparisons(console: Console, summary: Summary, short: bool) -> None:
+    if shortlist.is_by_guest(summary):
+        _print(console, _titled("calyx / fio", short), tables.PAIR, tables.pairs(summary.pairs))
+    else:
+        text = "Mean ratio of the guests, in brackets the lowest and the highest guest; the report has every guest."
+        title = _titled("calyx / fio over the fleet", short)
+        _print(console, title, tables.FLEET_PAIR, tables.fleet_pairs(summary.fleet_pairs), text=text)
+    rows, more = shortlist.neighbours(summary)
+    text = tables.ALONE if any(one.first.scope != "guest" for one in rows) else ""
+    _print(console, _titled(f"with neighbours / alone{more}", short), tables.INTERFERENCE, rows, text=text)
+
+
+def _print_doubts(console: Console, record: RunRecord, summary: Summary, of: shortlist.Marks) -> None:
+    """Say what the letters mean, and what was noted."""
+    lines = shortlist.doubts(summary, of, console.width) if tables.is_measured(summary) else []
+    if lines:
+        console.print()
+        console.print(Text("what is doubtful, by the letters of the rows and at its worst", style="bold cyan"))
+    for line in lines:
+        console.print(Text(line, style="yellow"), soft_wrap=not console.is_terminal)
+    for note in shortlist.notes(record):
+        console.print(Text(f"note: {note}", style="dim"), soft_wrap=not console.is_terminal)
+
+
+def _first_rows(made: facts.Table | None) -> facts.Table | None:
+    """The first rows of a long table, and how many there are more."""
+    if made is None or len(made.rows) <= GUESTS_ALL_MAX:
+        return made
+    text = f"The first {WORST_SHOWN} of {len(made.rows)}; the report has all."
+    return replace(made, rows=made.rows[:WORST_SHOWN], text=text)
+
+
+def _cell(row: GuestRow) -> tuple[str, str, str]:
+    """What belongs together in the table of guests."""
+    return (row.workload, row.target, row.load)
 
 
 def show_rows(console: Console, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row]) -> None:
@@ -140,42 +175,13 @@ _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
 _COSTS: tuple[Field[PlanRow], ...] = (
     Field("kind", lambda row: row.kind, is_number=False),
     Field("name", lambda row: row.name, is_number=False),
-    Field("rounds", lambda row: str(row.rounds)),
-    Field("time", lambda row: wording.duration(row.seconds)),
+    Field("rounds", lambda row: str(row.rounds), 2),
+    Field("time", lambda row: wording.duration(row.seconds), 1),
     Field("new bytes", lambda row: wording.size(row.new_bytes)),
-    Field("may be new", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else "", 2),
-    Field("written at most", lambda row: row.written, 1, is_number=False),
+    Field("may be new", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else ""),
+    Field("written at most", lambda row: row.written, is_number=False),
     Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),
 )
-
-
-def _cells(rows: Sequence[GuestRow]) -> dict[tuple[str, str, str], list[GuestRow]]:
-    cells: dict[tuple[str, str, str], list[GuestRow]] = {}
-    for row in tables.ordered(rows):
-        cells.setdefault((row.workload, row.target, row.load), []).append(row)
-    return cells
-
-
-def _worst(rows: list[GuestRow]) -> tuple[list[GuestRow], str]:
-    """Keep all rows of few guests; of many, those of the guests that miss rounds or have the highest P99."""
-    badness: dict[str, tuple[bool, float]] = {}
-    for row in rows:
-        mine = (row.status != "ok", math.inf if row.p99_ns is None else float(row.p99_ns))
-        badness[row.guest] = max(badness.get(row.guest, mine), mine)
-    if len(badness) <= GUESTS_ALL_MAX:
-        return rows, ""
-    worst = set(sorted(badness, key=lambda guest: badness[guest], reverse=True)[:WORST_SHOWN])
-    return [row for row in rows if row.guest in worst], f", the {WORST_SHOWN} worst of {len(badness)} guests"
-
-
-def _few(rows: Sequence[Row], badness: Any) -> tuple[Sequence[Row], str]:
-    if len(rows) <= GUESTS_ALL_MAX:
-        return rows, ""
-    return sorted(rows, key=badness)[:WORST_SHOWN], f", the {WORST_SHOWN} lowest of {len(rows)}"
-
-
-def _low(row: Any) -> float:
-    return math.inf if row is None or row.ratio is None else float(row.ratio)
 
 
 def _titled(title: str, short: bool) -> str:
@@ -197,9 +203,19 @@ def _print_table(console: Console, made: facts.Table | None, title: str | None =
     _print(console, title or made.title, fields, made.rows, style=style)
 
 
-def _print(console: Console, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row], style: str = "") -> None:
-    """Print one table in the columns that fit, and say which did not."""
-    made = tables.table("", title, fields, rows)
+def _print(
+    console: Console,
+    title: str,
+    fields: Sequence[Field[Row]],
+    rows: Iterable[Row],
+    *,
+    text: str = "",
+    style: str = "",
+    part: Callable[[Row], object] | None = None,
+) -> None:
+    """Print one table in the columns that fit, and say which did not; rows of one `part` stand together."""
+    rows = list(rows)
+    made = tables.table("", title, fields, rows, text=text)
     if made is None:
         return
     ranks = {field.title: field.rank for field in fields}
@@ -219,8 +235,11 @@ def _print(console: Console, title: str, fields: Sequence[Field[Row]], rows: Ite
             overflow="fold",
             vertical="top",
         )
-    for row in made.rows:
-        table.add_row(*(Text(row[number]) for number in used))
+    parts = [part(row) for row in rows] if part else []
+    parts = parts if len(set(parts)) * PART_ROWS_MIN <= len(rows) else []
+    for at, row in enumerate(made.rows):
+        ends = at + 1 < len(parts) and parts[at] != parts[at + 1]
+        table.add_row(*(Text(row[number]) for number in used), end_section=ends)
     console.print()
     console.print(Text(wording.printable(title), style="bold cyan"))
     if made.text:
