@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,3 +176,32 @@ def test_the_rule_of_turns_is_as_documented() -> None:
         made = plan.make(inventory.parse(whole, source="t", base_dir="", presets=workloads.read_presets()), seed=1)
         assert set(Counter(one.engine for one in made.rounds).values()) == {rounds}
         assert words in text
+
+
+def test_every_room_of_the_controller_is_in_the_house() -> None:
+    """docs/architecture.md names each package and module of the controller, and each that decides or runs a step."""
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    root = ROOT / "orchestrator" / "calyx_orch"
+    rooms = {f"{one.name}/" for one in root.iterdir() if (one / "__init__.py").is_file()} | {
+        one.name for one in root.glob("*.py")
+    }
+    below = {one.stem for room in ("runner", "plan") for one in (root / room).glob("*.py")}
+    spans = {span.removeprefix(".. ") for span in re.findall(r"`([^`\n]+)`", page)}
+    assert sorted(rooms - {"__init__.py"} - spans) == []
+    assert sorted(below - {"__init__", "document", "cost", "display"} - spans) == []
+    index = (DOCS / "decisions" / "README.md").read_text(encoding="utf-8")
+    assert sorted(one.name for one in (DOCS / "decisions").glob("0*.md") if one.name not in index) == []
+
+
+def test_the_directions_of_imports_are_those_that_are_checked() -> None:
+    """The block of layers in docs/architecture.md is the contract of pyproject.toml, layer by layer."""
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ][0]
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    (block,) = [
+        one for one in re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if one.startswith("cli\n")
+    ]
+    shown = [re.split(r" {2,}", line)[0].split(" | ") for line in block.splitlines() if not line.startswith("-")]
+    layers = [[name.removeprefix("calyx_orch.") for name in layer.split(" | ")] for layer in contract["layers"]]
+    assert [sorted(layer) for layer in shown if layer != ["native/"]] == [sorted(layer) for layer in layers]
