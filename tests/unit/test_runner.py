@@ -93,7 +93,7 @@ def test_one_bad_guest_of_each_kind_costs_nobody_else_a_result(tmp_path: Path) -
 
 def test_a_silent_guest_is_given_up_after_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once armed it says nothing more: the others wait for it no longer than ramp, runtime and grace."""
-    monkeypatch.setattr(rounds, "REPORT_GRACE_S", -2.2)
+    monkeypatch.setattr(rounds, "REPORT_GRACE_S", -13.0)
     ended, _ = run(plan_for("good1", "silent1"), tmp_path)
     silent = ended.outcomes[1]
     assert (silent.state, silent.step) == ("lost", "round 1")

@@ -14,7 +14,7 @@ from typing import Any
 
 from calyx_orch import clock, engines
 from calyx_orch import coordination as co
-from calyx_orch.errors import CalyxError
+from calyx_orch.errors import AgentError, CalyxError
 from calyx_orch.model import Answers, ClockBound, LoadMode, LostTime, Measurement, Plan, Round
 from calyx_orch.runner.session import Arrival, Session
 
@@ -24,9 +24,11 @@ RESTED_NS = 1_000_000_000  # from loading to the start line at least: fio takes 
 # rested longer (burst credit, a drained write cache) is a faster one: both engines shall find it equally rested
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
 READY_WITHIN_S = 60.0
-REPORT_GRACE_S = 45.0
+REPORT_GRACE_S = 15.0  # after the guest's own deadline
+REST_WITHIN_S = 12.0
 STOP_WITHIN_S = 12.0
 TICK_S = 0.5
+KEPT = frozenset({"ready", "armed", "started", "usage", "result", "exited"})  # what a round's answers are made of
 
 
 @dataclass
@@ -62,7 +64,7 @@ class RoundRunner:
         """Run to the end. Returns how each guest ended and, for those that reported, their answers."""
         self._guests = {session.guest.name: GuestRound(session) for session in self.sessions}
         for session in self.sessions:
-            session.documents.clear()
+            session.begin()
         await self._each(self._settle)
         await self._probe_lost_time()
         await self._each(self._probe_before, at_once=PROBES_AT_ONCE)
@@ -150,12 +152,9 @@ class RoundRunner:
             ticker.cancel()
 
     def _rules(self) -> co.Rules:
-        workload = self.round.workload
-        stagger_s = self.plan.inventory.stagger_s * len(self.sessions) if self.round.load is LoadMode.STAGGERED else 0.0
-        report_s = workload.ramp_s + workload.runtime_s + stagger_s + REPORT_GRACE_S
-        return co.Rules(
-            self.plan.inventory.policy, int(READY_WITHIN_S * 1e9), int(report_s * 1e9), int(STOP_WITHIN_S * 1e9)
-        )
+        longest_ns = engines.deadline_ns(self.round, self._stagger_ns(len(self.sessions)))
+        report_ns = longest_ns + RESTED_NS + int(REPORT_GRACE_S * 1e9)
+        return co.Rules(self.plan.inventory.policy, int(READY_WITHIN_S * 1e9), report_ns, int(STOP_WITHIN_S * 1e9))
 
     async def _tick(self) -> None:
         told = False
@@ -198,19 +197,39 @@ class RoundRunner:
             while not await self._follow(guest, name):
                 pass
         except CalyxError as error:
+            gone = not await self._bring_to_rest(guest)
             now_ns = time.monotonic_ns()
-            gone = not guest.session.is_open
             self._events.put_nowait(co.Lost(now_ns, name, str(error)) if gone else co.Failed(now_ns, name, str(error)))
 
+    async def _bring_to_rest(self, guest: GuestRound) -> bool:
+        """After a failure: end what the guest may still hold or run, so that its next round finds it idle.
+
+        False when the agent is gone, or does not come to rest in time.
+        """
+        session = guest.session
+        try:
+            await session.send("stop")
+            deadline = time.monotonic() + REST_WITHIN_S
+            while session.is_open:
+                arrival = await session.next(max(0.0, deadline - time.monotonic()))
+                if arrival.message.get("type") in ("result", "exited", "stopped"):
+                    return True
+        except CalyxError:
+            return False
+        return False
+
     async def _follow(self, guest: GuestRound, name: str) -> bool:
-        """Take one message into account; True when nothing more is to come."""
+        """Take one message into account; True when nothing more is to come. Raises AgentError when the guest refuses."""
         arrival = await guest.session.next(timeout_s=24 * 3600.0)
         kind = str(arrival.message.get("type"))
-        guest.messages[kind] = arrival.message
+        if kind == "refused":
+            raise AgentError(str(arrival.message.get("why", "refused without a reason")))
         event = _event(kind, arrival, name)
+        if kind in KEPT:
+            guest.messages[kind] = arrival.message
         if event is not None:
             self._events.put_nowait(event)
-        return isinstance(event, co.Reported | co.Failed)
+        return isinstance(event, co.Reported)
 
     def _command(self, guest: GuestRound) -> engines.Command:
         session = guest.session
@@ -283,7 +302,7 @@ class RoundRunner:
 
 
 def _event(kind: str, arrival: Arrival, name: str) -> co.Event | None:
-    message, at_ns = arrival.message, arrival.at_ns
+    at_ns = arrival.at_ns
     match kind:
         case "ready":
             return co.Ready(at_ns, name)
@@ -293,8 +312,6 @@ def _event(kind: str, arrival: Arrival, name: str) -> co.Event | None:
             return co.Started(at_ns, name)
         case "result" | "exited":
             return co.Reported(at_ns, name)
-        case "refused":
-            return co.Failed(at_ns, name, str(message.get("why", "refused without a reason")))
         case _:
             return None
 

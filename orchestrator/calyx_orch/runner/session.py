@@ -22,7 +22,9 @@ from calyx_orch.model import Guest, Pin
 Message = Mapping[str, Any]
 Pairs = Sequence[tuple[str, str | int]]
 
-MESSAGES_HELD_MAX = 10_000
+MESSAGES_HELD_MAX = 1_000
+ANSWER_BYTES_MAX = 128 << 20  # what one question may bring: a guest that sends more is closed
+MESSAGE_BYTES = 1_024  # what a message without a document is counted as, at least
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Session:
     _arrivals: asyncio.Queue[Arrival | None] = field(default_factory=lambda: asyncio.Queue(MESSAGES_HELD_MAX))
     _reader: asyncio.Task[None] | None = None
     _end: str = ""
+    _received_bytes: int = 0
+    _making: set[str] = field(default_factory=set)
 
     def start(self) -> None:
         """Begin to read."""
@@ -66,6 +70,7 @@ class Session:
                 if message.get("type") == "beat" and self.on_beat is not None:
                     self.on_beat(message)
                 elif message.get("type") != "beat":
+                    self._count(message)
                     self._arrivals.put_nowait(arrival)
             self._end = self.agent.last_words()
         except asyncio.QueueFull:
@@ -74,6 +79,19 @@ class Session:
             self._end = str(error)
         with contextlib.suppress(asyncio.QueueFull):
             self._arrivals.put_nowait(None)
+
+    def _count(self, message: Message) -> None:
+        """Keep the memory of one question's answers bounded. Raises AgentError when a guest sends too much."""
+        self._received_bytes += max(
+            MESSAGE_BYTES, *(len(value) for value in message.values() if isinstance(value, str)), 0
+        )
+        if self._received_bytes > ANSWER_BYTES_MAX:
+            raise AgentError(f"the agent sent more than {ANSWER_BYTES_MAX >> 20} MiB for one question")
+
+    def begin(self) -> None:
+        """Forget the documents of the question before."""
+        self.documents.clear()
+        self._received_bytes = 0
 
     @property
     def is_open(self) -> bool:
@@ -88,7 +106,7 @@ class Session:
         work = str(self.agent.hello.get("work", ""))
         found = [work] if posixpath.basename(work).startswith("calyx-work-") else []
         for target in self.guest.targets:
-            parents = {posixpath.dirname(path) for path in self.files.get(target.name, ())}
+            parents = {posixpath.dirname(path) for path in self.files.get(target.name, ())} | self._making
             found += [
                 path
                 for path in sorted(parents)
@@ -112,13 +130,17 @@ class Session:
             if arrival is None:
                 self._arrivals.put_nowait(None)  # whoever asks next shall hear it too
                 raise AgentError(self._end or "the agent ended")
-            if arrival.message.get("type") != "document":
+            kind = arrival.message.get("type")
+            if kind == "document":
+                self.documents[str(arrival.message["name"])] = str(arrival.message["text"])
+            elif kind == "making":
+                self._making.add(str(arrival.message.get("directory", "")))
+            else:
                 return arrival
-            self.documents[str(arrival.message["name"])] = str(arrival.message["text"])
 
     async def ask(self, verb: str, pairs: Pairs = (), *, answer: str, timeout_s: float) -> Arrival:
         """Send a line and wait for its answer of type `answer`. Raises AgentError when refused, late or lost."""
-        self.documents.clear()
+        self.begin()
         await self.send(verb, pairs)
         deadline = time.monotonic() + timeout_s
         while True:
