@@ -272,3 +272,12 @@ def test_a_search_finds_what_the_disk_can_do(tmp_path: Path) -> None:
 
 def events_of(folder: archive.RunFolder) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder.path / "journal.jsonl").read_text().splitlines()]
+
+
+def test_a_start_line_that_passed_costs_a_guest_that_round_and_no_other(tmp_path: Path) -> None:
+    """Stalled while it was armed, it still holds its job: it is brought to rest and runs again in the next round."""
+    ended, folder = run(plan_for("good1", "stalling1"), tmp_path)
+    assert [outcome.state for outcome in ended.outcomes] == ["measured", "partial"]
+    stalled = [m for m in archive.read(folder.path).measurements if m.guest == "stalling1"]
+    assert [m.status for m in stalled] == ["failed", "ok", "ok", "ok"]
+    assert "start line" in stalled[0].why

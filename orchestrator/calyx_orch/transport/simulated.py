@@ -48,6 +48,7 @@ class Script:
     reachable: bool = True
     fio: bool = True
     arch: str = "x86_64"
+    lines_missed: int = 0  # how many start lines pass before it hears of them
 
 
 SCRIPTS: Mapping[str, Script] = {
@@ -58,6 +59,7 @@ SCRIPTS: Mapping[str, Script] = {
     "silent": Script(silent_at="arm"),
     "unreachable": Script(reachable=False),
     "fioless": Script(fio=False),
+    "stalling": Script(lines_missed=1),
 }
 
 
@@ -141,6 +143,7 @@ class SimulatedChannel:
         self._ended = False
         self._silent = False
         self._status: int | None = None
+        self._armings = 0
         self._held: tuple[str, dict[str, list[str]]] | None = None
         self._made: list[str] = []
         hello = {
@@ -228,7 +231,9 @@ class SimulatedChannel:
             "clean": lambda _: self._clean(),
             "bye": lambda _: self._end(0),
         }
-        if verb in answers:
+        if verb in ("run", "exec", "prepare", "settle", "lost") and self._held is not None:
+            self._say("refused", verb=verb, why=f"busy with {self._held[0]!r}", errno=16)
+        elif verb in answers:
             answers[verb](options)
         else:
             self._say("refused", verb=verb, why=f"unknown verb {verb}", errno=0)
@@ -310,8 +315,9 @@ class SimulatedChannel:
         if self._held is None:
             self._say("refused", verb="arm", why="nothing is ready", errno=0)
             return
-        if start_ns < self._now_ns():
-            self._say("refused", verb="arm", why="the start line has passed", errno=0)
+        self._armings += 1
+        if start_ns < self._now_ns() or self._armings <= self._script.lines_missed:
+            self._say("refused", verb="arm", why="the start line has passed", errno=0)  # and it holds on to its job
             return
         (verb, held), self._held = self._held, None
         first_ns = start_ns + self._script.late_ns + self._rng.randrange(SKEW_NS)
