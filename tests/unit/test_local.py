@@ -78,7 +78,8 @@ async def test_a_channel_to_a_program_that_will_not_end_is_closed(
         os.kill(pid, 0)
 
 
-async def test_a_long_line_is_an_error(here: Transport) -> None:
+async def test_a_long_line_is_an_error(here: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calyx_orch.transport.local.CLOSE_TIMEOUT_S", 0.05)
     channel = await here.open(("sh", "-c", "head -c 1000000 /dev/zero; sleep 60"))
     with pytest.raises(AgentError, match="longer than 65 KiB"):
         await channel.receive()
