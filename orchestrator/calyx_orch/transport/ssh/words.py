@@ -149,5 +149,5 @@ def host_key(login: Login, name: str) -> ReachError:
     where = login.settings.host_keys.files[0]
     return ReachError(
         f"the host key of {name} is unknown ({new}): compare it and add it with "
-        f"`ssh-keyscan -p {port} {address} >> {where}`, or set `host_key_policy: accept-new` (beside --guest: `--host-key-policy accept-new`)"
+        f"`ssh-keyscan -p {port} {address} >> {where}`, or set `host_key_policy: accept-new` (with --guest: `--host-key-policy accept-new`)"
     )
