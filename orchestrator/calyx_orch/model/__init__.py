@@ -1,0 +1,68 @@
+"""The words of calyx-orch as frozen data: guest, target, workload, round, plan, measurement.
+
+Nothing here does I/O, reads a clock or knows a file. Times are integer nanoseconds, sizes integer bytes; `_s` fields are
+seconds as the inventory states them. Guest names are unique within an inventory and are the key of everything.
+"""
+
+from calyx_orch.model.fleet import NANOSECONDS, Connection, Guest, HostKeyPolicy, Place, Target, TransportKind
+from calyx_orch.model.measurement import (
+    Answers,
+    ClockBound,
+    CpuUse,
+    Direction,
+    GuestOutcome,
+    Histogram,
+    LostTime,
+    Measurement,
+    RunRecord,
+    Series,
+)
+from calyx_orch.model.plan import (
+    Baselines,
+    Found,
+    Growth,
+    Impact,
+    Inventory,
+    Layout,
+    LoadMode,
+    Pin,
+    Plan,
+    Policy,
+    Round,
+    SearchPlan,
+)
+from calyx_orch.model.workload import Rw, Workload
+
+__all__ = [
+    "NANOSECONDS",
+    "Answers",
+    "Baselines",
+    "ClockBound",
+    "Connection",
+    "CpuUse",
+    "Direction",
+    "Found",
+    "Growth",
+    "Guest",
+    "GuestOutcome",
+    "Histogram",
+    "HostKeyPolicy",
+    "Impact",
+    "Inventory",
+    "Layout",
+    "LoadMode",
+    "LostTime",
+    "Measurement",
+    "Pin",
+    "Place",
+    "Plan",
+    "Policy",
+    "Round",
+    "RunRecord",
+    "Rw",
+    "SearchPlan",
+    "Series",
+    "Target",
+    "TransportKind",
+    "Workload",
+]

@@ -1,0 +1,82 @@
+"""Who is measured and how it is reached: connection, target, guest, place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+NANOSECONDS = 1_000_000_000
+
+
+class HostKeyPolicy(StrEnum):
+    """How an unknown host key is met: refused, or recorded at the first sight."""
+
+    STRICT = "strict"
+    ACCEPT_NEW = "accept-new"
+
+
+class TransportKind(StrEnum):
+    """What carries the agent's lines."""
+
+    SSH = "ssh"
+    LOCAL = "local"
+    SIMULATED = "simulated"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How a guest (or a jump host) is reached. `user` None: the SSH default; `key_files` empty: agent and default keys."""
+
+    address: str
+    port: int = 22
+    user: str | None = None
+    key_files: tuple[str, ...] = ()
+    jump: Connection | None = None
+    ssh_config: str | None = None
+    known_hosts: str | None = None
+    host_key_policy: HostKeyPolicy = HostKeyPolicy.STRICT
+    connect_timeout_s: float = 15.0
+    transport: TransportKind = TransportKind.SSH
+
+
+@dataclass(frozen=True)
+class Target:
+    """A named directory on a guest in which the files of the I/O are made. `allow_ram`: a tmpfs is meant."""
+
+    name: str
+    path: str
+    allow_ram: bool = False
+
+
+@dataclass(frozen=True)
+class Guest:
+    """One virtual machine that is measured. `line` is where the inventory names it (0: nowhere)."""
+
+    name: str
+    connection: Connection
+    targets: tuple[Target, ...]
+    vm_host: str | None = None
+    storage: str | None = None
+    groups: tuple[str, ...] = ()
+    fio_path: str | None = None
+    agent_dir: str | None = None
+    same_machine: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    line: int = 0
+
+    @property
+    def domain(self) -> str:
+        """The contention domain: `storage:NAME`, else `vm_host:NAME`, else the guest itself."""
+        if self.storage is not None:
+            return f"storage:{self.storage}"
+        return f"vm_host:{self.vm_host}" if self.vm_host is not None else f"guest:{self.name}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A vm_host or a storage pool: its name and the free space the inventory declares (None: undeclared)."""
+
+    name: str
+    free_bytes: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)

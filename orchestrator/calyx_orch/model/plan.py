@@ -1,0 +1,193 @@
+"""What is to be done: the inventory as a whole, its rounds, layouts and growth, and what was found by trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calyx_orch.model.fleet import Guest, Place
+from calyx_orch.model.workload import Workload
+
+
+class LoadMode(StrEnum):
+    """Who runs at once."""
+
+    TOGETHER = "together"
+    PER_DOMAIN = "per_domain"
+    ALONE = "alone"
+    STAGGERED = "staggered"
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """Which fio engines are run besides calyx. `auto`: those that a guest has, the rest told in words; else required."""
+
+    engines: tuple[str, ...] = ("fio-io_uring",)
+    auto: bool = True
+    skip_when_missing: bool = False
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Bounds of what a run may do to its neighbours; they hold for every engine. None: unbounded."""
+
+    max_rate_bytes_per_s: int | None = None  # per guest
+    max_guests_per_domain: int | None = None
+    max_bytes_written: int | None = None  # per guest and run, layout included
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a lost guest means: `continue`, `stop`, or a quorum (fraction of guests that must answer)."""
+
+    on_lost: str = "continue"
+    quorum: float | None = None
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """A whole inventory, checked and with every default applied. `source` is the file's name for messages."""
+
+    name: str
+    guests: tuple[Guest, ...]
+    workloads: tuple[Workload, ...]
+    vm_hosts: tuple[Place, ...] = ()
+    storage: tuple[Place, ...] = ()
+    baselines: Baselines = Baselines()
+    repetitions: int = 3
+    load: tuple[LoadMode, ...] = (LoadMode.TOGETHER,)
+    impact: Impact = Impact()
+    policy: Policy = Policy()
+    settle_s: float = 60.0  # the longest wait for the device to become idle between rounds; 0: no settling
+    stagger_s: float = 1.0
+    lost_time_probe_s: float = 1.0  # 0: no probe
+    seed: int | None = None
+    source: str = ""
+    text: str = ""
+    allow_psync: bool = False  # a workload may have `setup: psync`
+
+
+@dataclass(frozen=True)
+class Round:
+    """One synchronised start of one workload by one engine on `guests`, on the target named `target` of each."""
+
+    index: int
+    block: int
+    workload: Workload
+    target: str
+    engine: str
+    load: LoadMode
+    guests: tuple[str, ...]
+    seed: int
+    rate_limited: bool = False  # `workload.rate_iops` was lowered by `impact`
+
+    @property
+    def number(self) -> int:
+        """The round as people count, from 1; `index` counts from 0, as do the names of the raw folders."""
+        return self.index + 1
+
+    @property
+    def name(self) -> str:
+        """`0007-randread-4k-data-calyx`: unique in a plan, safe as a file name when escaped."""
+        return f"{self.index:04d}-{self.workload.name}-{self.target}-{self.engine}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of one target of one guest: `files` files of `size_bytes` each, made once for the whole run."""
+
+    guest: str
+    target: str
+    path: str
+    files: int
+    size_bytes: int
+    allow_ram: bool = False
+    verify: str | None = None  # blocks that can be checked
+
+    @property
+    def total_bytes(self) -> int:
+        """All bytes this layout writes."""
+        return self.files * self.size_bytes
+
+
+@dataclass(frozen=True)
+class Growth:
+    """New bytes on one place: `kind` is guest, vm_host or storage; `limit_bytes` declared, or the default limit."""
+
+    kind: str
+    name: str
+    new_bytes: int
+    limit_bytes: int
+    declared: bool
+
+    @property
+    def exceeds(self) -> bool:
+        """Whether the run wants `--allow-growth` for this place."""
+        return self.kind != "guest" and self.new_bytes > self.limit_bytes
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The set-up that one guest runs a workload with where its workload says `auto`, and how that was decided.
+
+    `how` is calibrated, cached or ladder; `why` a sentence; `leader` the guest on which it was tried.
+    """
+
+    guest: str
+    workload: str
+    target: str
+    setup: str
+    refill: str
+    how: str
+    why: str
+    leader: str = ""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """One search: the workload whose `find` is looked for, where, on which guests, in which load mode."""
+
+    index: int
+    workload: Workload
+    target: str
+    load: LoadMode
+    guests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: the highest rate (IOPS per job) at which the budget held, and the lowest at which it did not.
+
+    `rate_iops` None: it held nowhere; `broke_iops` None: it held everywhere that was tried. `probes` are (rate, figure, held)
+    in the order tried; `figure` is the percentile in nanoseconds, None without enough samples.
+    """
+
+    workload: str
+    target: str
+    load: str
+    guests: tuple[str, ...]
+    budget: str
+    rate_iops: int | None
+    broke_iops: int | None
+    why: str
+    probes: tuple[tuple[int, int | None, bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All rounds of a run, in order, and what they cost. `estimated_s` is the expected time without connecting."""
+
+    inventory: Inventory
+    seed: int
+    layouts: tuple[Layout, ...]
+    rounds: tuple[Round, ...]
+    growth: tuple[Growth, ...]
+    estimated_s: float
+    notes: tuple[str, ...] = ()  # what was left out of it and why, such as a baseline that is no equal
+    pins: tuple[Pin, ...] = ()
+    searches: tuple[SearchPlan, ...] = ()
+
+    @property
+    def measured(self) -> tuple[Round | SearchPlan, ...]:
+        """All that is measured: every round, and every search, whose rounds are made on the way."""
+        return (*self.rounds, *self.searches)
