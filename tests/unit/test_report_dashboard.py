@@ -33,7 +33,7 @@ def test_options_get_the_type_of_the_figure() -> None:
         "figures:\n- figure: throughput_over_time\n  options: {repetition: '2', points: 60, workloads: [a, b]}\n", "d"
     )
     assert board.entries[0].options == {"repetition": 2, "points": 60, "workloads": ["a", "b"]}
-    assert board.entries[0].title == "throughput over time"
+    assert board.entries[0].title == "Throughput over time of all guests on one axis"
 
 
 def test_every_slip_is_told_with_its_line_and_a_way_out() -> None:
@@ -83,3 +83,15 @@ def test_the_docs_name_every_figure_and_every_option() -> None:
         row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
         for option in figures.options_of(name):
             assert f"`{option}`" in (text if option in ("workloads", "load") else row), (name, option)
+
+
+def test_a_value_that_is_offered_is_spelt_as_it_must_be_written() -> None:
+    (told,) = faults("figures:\n- figure: throughput_over_time\n  options: {unit: iops}\n")
+    assert told.endswith("option 'unit' of throughput_over_time: input should be 'MB/s' or 'IOPS'")
+
+
+def test_a_figure_without_a_title_gets_words_and_not_the_name_of_its_module() -> None:
+    titles = {name: figures.title_of(name) for name in figures.names()}
+    assert titles["calyx_vs_fio"] == "calyx against fio"
+    assert titles["p99_by_guest"] == "A latency percentile by guest"
+    assert all("_" not in title and 5 < len(title) < 60 and title[-1] not in ".,:" for title in titles.values()), titles

@@ -196,3 +196,38 @@ def test_log_axes_have_a_few_round_ticks_inside(low: float, high: float) -> None
     assert ticks == sorted(ticks)
     assert all(low / 10 <= tick <= high * 10 for tick in ticks)
     assert all(float(f"{tick:.3g}") == pytest.approx(tick) for tick in ticks)
+
+
+def test_a_panel_names_its_load_where_the_run_has_several(eight: Frame) -> None:
+    titles = [note.text for note in drawn(eight, "p99_by_guest").layout.annotations]
+    assert "randread-4k (together)" in titles
+    one = framed(run_record(2, per_host=2, blocks=1, runtime_s=2.0, loads=(LoadMode.TOGETHER,)))
+    assert "randread-4k" in [note.text for note in drawn(one, "p99_by_guest").layout.annotations]
+
+
+def test_a_missing_percentile_is_said_where_its_point_would_be(eight: Frame) -> None:
+    rows = eight.guest_rows.copy()
+    rows.loc[(rows["guest"] == "hv1-vm02") & (rows["engine"] == "calyx"), "p99_ns"] = np.nan
+    figure = drawn(replace(eight, guest_rows=rows), "p99_by_guest")
+    gaps = [note for note in figure.layout.annotations if note.text == "n/a"]
+    assert len(gaps) == 2  # one a workload
+    assert all("hv1-vm02" in gap.hovertext for gap in gaps)
+    assert not [note for note in drawn(eight, "p99_by_guest").layout.annotations if note.text == "n/a"]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.2e6, 1.9e6), (21e6, 66e6), (3.4e6, 3.9e6), (90e3, 8e9), (5e6, 5e6)])
+def test_no_latency_lies_below_the_lowest_tick(low: float, high: float) -> None:
+    axis = panels.latency_axis(low, high)
+    assert axis["tickvals"][0] <= low
+    assert 10 ** axis["range"][0] <= axis["tickvals"][0]
+    assert axis["tickvals"] == sorted(set(axis["tickvals"]))
+    assert len(axis["tickvals"]) >= 2
+
+
+def test_the_title_says_why_a_repetition_was_picked() -> None:
+    frame = framed(run_record(2, per_host=2, blocks=2, runtime_s=2.0, loads=(LoadMode.TOGETHER,)))
+    for picked, told in (("roughest", " of 4 (its roughest)"), (2, "repetition 2 of 4")):
+        titles = [note.text for note in drawn(frame, "throughput_over_time", repetition=picked).layout.annotations]
+        assert any(told in (title or "") for title in titles)
+        assert any("roughest" in (title or "") for title in titles) == (picked == "roughest")
+    assert "(log)" in drawn(frame, "p99_by_guest").layout.yaxis.title.text

@@ -98,7 +98,12 @@ def _checked(document: documents.Document, number: int, entry: _Entry) -> Entry:
         try:
             options[name] = pydantic.TypeAdapter(hints[name]).validate_python(value)
         except pydantic.ValidationError as error:
-            reason = "; ".join(item["msg"].lower() for item in error.errors(include_url=False))
+            reason = "; ".join(_lowered(item["msg"]) for item in error.errors(include_url=False))
             document.problems.append(document.problem(place, f"option '{name}' of {entry.figure}: {reason}"))
-    title = entry.title or entry.figure.replace("_", " ")
+    title = entry.title or figures.title_of(entry.figure)
     return Entry(entry.figure, title, entry.text or "", options)
+
+
+def _lowered(message: str) -> str:
+    """Begin with a small letter; what is quoted in it stays as one has to write it."""
+    return message[:1].lower() + message[1:]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from calyx_orch.analysis import histogram
+from calyx_orch.analysis.cells import keys_of
 from calyx_orch.analysis.summary import Summary
 from calyx_orch.model import NANOSECONDS, Histogram, Measurement, RunRecord
 
@@ -39,7 +40,7 @@ class Frame:
     by_vm_host: dict[str, tuple[str, ...]]
     vm_host_of: dict[str, str]
     engines: tuple[str, ...]
-    cells: tuple[tuple[str, str], ...]  # (workload, target), in the plan's order
+    cells: tuple[tuple[str, str], ...]  # (workload, target), in the inventory's order
     measurements: pd.DataFrame
     histograms: pd.DataFrame
     series: pd.DataFrame
@@ -55,10 +56,15 @@ class Frame:
         return "together" if "together" in loads or not loads else cast(Load, loads[0])
 
     def panel(self, workload: str, target: str, load: str | None) -> str:
-        """Name a panel: the target when there are several, the load when it is not the usual one."""
+        """Name a panel: the target when there are several, the load when there are several or it is not the usual one."""
         several = len({target for _, target in self.cells}) > 1
         name = f"{workload} on {target}" if several else workload
-        return name if load in (None, "together") else f"{name} ({load})"
+        return name if load is None or (load == "together" and len(self.loads) < 2) else f"{name} ({load})"
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The loads that were measured."""
+        return () if self.measurements.empty else tuple(dict.fromkeys(self.measurements["load"]))
 
     def cells_in(self, table: pd.DataFrame) -> list[tuple[str, str]]:
         """Give those of `cells` that `table` has rows for."""
@@ -113,7 +119,7 @@ def frame_of(record: RunRecord, summary: Summary) -> Frame:
         engines=tuple(
             sorted(dict.fromkeys(round_.engine for round_ in rounds), key=lambda name: (name != "calyx", name))
         ),
-        cells=tuple(dict.fromkeys((round_.workload.name, round_.target) for round_ in rounds)),
+        cells=tuple(dict.fromkeys((key[1], key[0]) for key in keys_of(record))),
         measurements=pd.DataFrame([_measurement_row(m) for m in measured]),
         histograms=_histograms(measured),
         series=pd.DataFrame([_series_row(m) for m in measured if m.series is not None]),

@@ -22,7 +22,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from calyx_orch import __version__
+from calyx_orch import __version__, documents
 from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import Summary
 from calyx_orch.errors import Fault
@@ -71,10 +71,10 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
         title=wording.printable(board.title),
         run_id=wording.printable(record.run_id),
         folder=wording.printable(record.folder),
-        verdict=_with_code(wording.printable(verdict.sentence(record, summary))),
+        verdict=_with_code(wording.printable(verdict.sentence(record, summary, on_page=True))),
         short=tables.is_short(record),
         header=tables.header(record),
-        doubts=(*tables.doubts(record, summary), *map(wording.printable, record.plan.notes)),
+        doubts=tuple(dict.fromkeys((*tables.doubts(record, summary), *map(wording.printable, record.plan.notes)))),
         tables=tables.of_page(record, summary),
         drawings=drawings,
     )
@@ -90,14 +90,23 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
 
 
 def draw(record: RunRecord, summary: Summary, board: dashboards.Dashboard) -> tuple[tuple[Drawing, ...], list[str]]:
-    """Draw the figures of a dashboard; gives what the page says of each, and the JSON of those that drew something."""
+    """Draw the figures of a dashboard; gives what the page says of each, and the JSON of those that drew something.
+
+    A run in which nothing was measured has none.
+    """
     from calyx_orch.report import frames
 
     frame = frames.frame_of(record, summary)
     drawings: list[Drawing] = []
     plots: list[str] = []
+    if not tables.is_measured(summary):
+        return (), []
     for entry in board.entries:
         title, text = wording.printable(entry.title), wording.printable(entry.text)
+        unknown = _unknown_workloads(record, entry)
+        if unknown:
+            drawings.append(Drawing(title, text, -1, 0, wording.printable(unknown)))
+            continue
         try:
             figure = figures.load(entry.figure)(frame, **entry.options)
         except figures.NothingToDraw as nothing:
@@ -107,6 +116,16 @@ def draw(record: RunRecord, summary: Summary, board: dashboards.Dashboard) -> tu
         traces = [trace.to_plotly_json() for trace in figure.data]
         plots.append(compact({"data": traces, "layout": figure.layout.to_plotly_json()}))
     return tuple(drawings), plots
+
+
+def _unknown_workloads(record: RunRecord, entry: dashboards.Entry) -> str:
+    """Say which workloads a figure asks for that the run does not have; nothing when it has them all."""
+    known = list(dict.fromkeys(one.workload.name for one in record.plan.measured))
+    missing = [name for name in entry.options.get("workloads") or () if name not in known]
+    if not missing:
+        return ""
+    told = ", ".join(f"'{name}'{documents.suggestion(name, known)}" for name in missing)
+    return f"the run has no workload {told}; it has {', '.join(known)}"
 
 
 def compact(value: Any) -> str:
@@ -140,7 +159,8 @@ def rounded(value: float) -> float | int | None:
 
 
 def _render(page: _Page, plots: list[str]) -> bytes:
-    plotly, boot = figures.javascript(), (_TEMPLATES / "boot.js").read_text(encoding="utf-8")
+    plotly = figures.javascript() if plots else ""  # five megabytes that draw nothing
+    boot = (_TEMPLATES / "boot.js").read_text(encoding="utf-8") if plots else ""
     if "</script" in plotly.lower() or "<!--" in plotly:
         plotly = plotly.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     environment = jinja2.Environment(

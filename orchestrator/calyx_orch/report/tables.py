@@ -6,6 +6,7 @@ so all that tells one row from another).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -24,6 +25,7 @@ GUESTS_TOLD_MAX = 4
 SHARED = frozenset({"target", "load", "scope", "kind", "guests", "rounds", "pairs", "interval"})
 PLACES = ("storage", "vm_host")
 NOT_RUN = "not run"
+FIGURE = re.compile(r" -?[0-9.]+ (%|ms|s)$")  # at the end of a doubt's label
 
 
 @dataclass(frozen=True)
@@ -338,8 +340,9 @@ def _skew(row: GuestRow | FleetRow) -> str:
 
 
 def _doubts(labels: Sequence[str], status: str) -> str:
-    """What is doubtful of a row; that the run is short stands over the whole table."""
-    return ", ".join([*([] if status == "ok" else [status]), *(label for label in labels if label != "short")])
+    """What is doubtful of a row. That the run is short stands over the whole table, and how much, at worst, with the doubts."""
+    words = (FIGURE.sub("", label) for label in labels if label != "short")
+    return ", ".join([*([] if status == "ok" else [status]), *words])
 
 
 def _ratio(row: PairRow | InterferenceRow | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,13 @@ def load(name: str) -> Callable[..., Any]:
     module = importlib.import_module(f"{__name__}.{name}")
     function: Callable[..., Any] = module.figure
     return function
+
+
+def title_of(name: str) -> str:
+    """Say what a figure is, from the first words of its module."""
+    said = (importlib.import_module(f"{__name__}.{name}").__doc__ or name).split("\n")[0]
+    title = re.split(r"[,:.] |[.:]$", said)[0].removesuffix(".")
+    return title if title.startswith("calyx") else title[:1].upper() + title[1:]
 
 
 def options_of(name: str) -> Mapping[str, Any]:

@@ -25,8 +25,8 @@ def figure(
     name, field = FIELDS[percentile]
     load = load or frame.main_load
     table = chosen(frame.guest_rows, load=load, workloads=workloads)
-    table = table if table.empty else table.dropna(subset=[field])
-    if table.empty:
+    table = table if table.empty else table[table["rounds"] > 0]
+    if table.empty or table[field].isna().all():
         raise NothingToDraw(f"no {name} is known under load {load}")
     cells, engines = frame.cells_in(table), frame.engines_in(table)
     axis, offsets = panels.guest_axis(frame, table["guest"]), panels.engine_offsets(engines, 0.36)
@@ -56,9 +56,15 @@ def figure(
                 row=row,
                 col=1,
             )
-        if len(in_row):
+        for guest, engine in in_row[in_row[field].isna()][["guest", "engine"]].itertuples(index=False):
+            drawing.add_annotation(
+                x=axis.at[guest] + offsets[engine], y=0, yref="y domain", yanchor="bottom", showarrow=False, text="n/a",
+                hovertext=f"{panels.shown(guest)}: too few samples for a {name}",
+                font={"size": 10, "color": palette.engine(engine, frame.engines)}, row=row, col=1,
+            )  # fmt: skip
+        if in_row[field].notna().any():
             low, high = float(np.min(in_row[field])), float(np.max(in_row[field]))
             drawing.update_yaxes(**panels.latency_axis(low / 1.1, high * 1.3), row=row)
     axis.draw(drawing, len(cells), 1)
-    panels.left_titles(drawing, len(cells), f"{name}, total latency")
+    panels.left_titles(drawing, len(cells), f"{name}, total latency (log)")
     return drawing

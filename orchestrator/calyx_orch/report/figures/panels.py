@@ -145,6 +145,11 @@ def latency_axis(low_ns: float, high_ns: float) -> dict[str, Any]:
         return {}
     low_ns, high_ns = low_ns / 1.1, high_ns * 1.1
     ticks = log_ticks(low_ns, high_ns)
+    if not ticks or ticks[0] > low_ns:  # nothing may lie below the lowest tick, where no one can read it
+        below = _below(low_ns)
+        ticks, low_ns = [below, *ticks], below / 1.02
+    if ticks[-1] * 2 < high_ns:
+        ticks.append(_below(high_ns))
     return {
         "type": "log",
         "range": [math.log10(low_ns), math.log10(high_ns)],
@@ -152,6 +157,12 @@ def latency_axis(low_ns: float, high_ns: float) -> dict[str, Any]:
         "tickvals": ticks,
         "ticktext": [_short_latency(tick) for tick in ticks],
     }
+
+
+def _below(value: float) -> float:
+    """The next round number at or below a positive one: 1, 1.5, 2, 3, 5 or 7 times a power of ten."""
+    decade = 10.0 ** math.floor(math.log10(value))
+    return max(step * decade for step in _STEPS[-1] if step * decade <= value * 1.0001)
 
 
 def _short_latency(nanoseconds: float) -> str:

@@ -36,7 +36,10 @@ def figure(
         raise NothingToDraw(f"no interval series was measured under load {load}")
     cells, engines = frame.cells_in(table), frame.engines_in(table)
     picked = {key: _repetition(rows, repetition, load) for key, rows in grouped(table, "workload", "target", "engine")}
-    titles = [[_title(frame.panel(*cell, load), (*cell, engine), picked) for engine in engines] for cell in cells]
+    titles = [
+        [_title(frame.panel(*cell, load), (*cell, engine), picked, repetition == "roughest") for engine in engines]
+        for cell in cells
+    ]
     drawing = panels.grid(titles, row_px=240, shared_yaxes=True)
     colours, legend = panels.guest_colours(frame), panels.legend(frame)
     field, scale = ("ios_per_s", 1.0) if unit == "IOPS" else ("bytes_per_s", 1e-6)
@@ -76,11 +79,14 @@ def figure(
     return drawing
 
 
-def _title(panel: str, key: tuple[str, str, str], picked: dict[tuple[str, ...], tuple[int, pd.DataFrame, int]]) -> str:
+def _title(
+    panel: str, key: tuple[str, str, str], picked: dict[tuple[str, ...], tuple[int, pd.DataFrame, int]], roughest: bool
+) -> str:
     if key not in picked:
         return ""
     number, _, count = picked[key]
-    which = f", repetition {number} of {count}" if count > 1 else ""
+    why = " (its roughest)" if roughest else ""
+    which = f", repetition {number} of {count}{why}" if count > 1 else ""
     return f"{panel}: {key[2]}{which}"
 
 
