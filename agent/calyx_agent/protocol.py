@@ -20,9 +20,14 @@ DOCUMENT_MAX_BYTES = 64 << 20
 NOISE_LINES_MAX = 50  # kept for a note to the user; more are counted
 NOISE_LINE_MAX_CHARACTERS = 400
 NOISE_MAX_BYTES = 4 << 20  # that much before the marker, and it is no agent that talks
+NUMBER_MAX = (1 << 64) - 1  # of every number, either way: what an agent can count; larger ones break floats further on
+DEPTH_MAX = 32  # of objects and lists within one another
+DOCUMENT_NAME_MAX_BYTES = 80  # so that it is a file name, percent-encoded, too
+DOCUMENTS_UNDER_WAY_MAX = 64
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~/:@,+-")
 _NAME = re.compile(r"[a-z0-9_]+\Z")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 Value = str | bytes | int | os.PathLike[str]
 Message = dict[str, Any]
@@ -145,11 +150,17 @@ class Decoder:
         name, n, of, sha256, text = (chunk.get(key) for key in ("name", "n", "of", "sha256", "text"))
         if not (isinstance(name, str) and isinstance(sha256, str) and isinstance(text, str)):
             raise ProtocolError("a chunk of output without name, sha256 or text")
+        if not (0 < len(name.encode()) <= DOCUMENT_NAME_MAX_BYTES and name.isprintable()):
+            raise ProtocolError(f"{name[:80]!r} is no name of a document")
         if type(n) is not int or type(of) is not int or not 0 <= n < of:
-            raise ProtocolError(f"chunk {n} of {of} of the document {name[:80]!r} makes no sense")
+            raise ProtocolError(f"chunk {n} of {of} of the document {name!r} makes no sense")
+        if of > 1 and not text:
+            raise ProtocolError(f"chunk {n} of {of} of the document {name!r} is empty")
         document = self._documents.setdefault(name, _Document(of, sha256))
+        if len(self._documents) > DOCUMENTS_UNDER_WAY_MAX:
+            raise ProtocolError(f"more than {DOCUMENTS_UNDER_WAY_MAX} documents are under way")
         if n != len(document.chunks) or of != document.of or sha256 != document.sha256:
-            raise ProtocolError(f"chunk {n} of {of} of the document {name[:80]!r} does not follow the one before")
+            raise ProtocolError(f"chunk {n} of {of} of the document {name!r} does not follow the one before")
         self._document_bytes += len(text)
         if self._document_bytes > DOCUMENT_MAX_BYTES:
             raise ProtocolError(f"the documents under way take more than {DOCUMENT_MAX_BYTES >> 20} MiB")
@@ -165,16 +176,70 @@ class Decoder:
 
 def _parse(line: bytes) -> Message:
     try:
-        message = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        message = parse_json(line.decode("utf-8"))
+    except ValueError as error:
         raise ProtocolError(f"the agent sent what is no JSON ({error}): {line[:80]!r}") from error
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
         raise ProtocolError(f"the agent sent a line that is no message: {line[:80]!r}")
     return message
 
 
+def parse_json(text: str) -> Any:
+    """Parse JSON that can be trusted to be harmless further on, whatever it says.
+
+    No number is beyond NUMBER_MAX either way, no NaN or infinity, no lone surrogate, nothing is nested deeper than DEPTH_MAX.
+    Raises ValueError with a sentence otherwise.
+    """
+    try:
+        value = json.loads(
+            text, parse_constant=_refuse_constant, parse_int=_bounded_int, parse_float=_bounded_float
+        )
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {DEPTH_MAX}") from None
+    if text.count("[") + text.count("{") > DEPTH_MAX:
+        _check_depth(value)
+    if _SURROGATE.search(text):
+        _check_text(value)
+    return value
+
+
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) > 20 or abs(int(digits)) > NUMBER_MAX:
+        raise ValueError(f"{digits[:24]} is too large a number")
+    return int(digits)
+
+
+def _bounded_float(digits: str) -> float:
+    value = float(digits)
+    if not abs(value) <= NUMBER_MAX:
+        raise ValueError(f"{digits[:24]} is too large a number")
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX + 1):
+        level = [child for one in level for child in _children(one)]
+        if not level:
+            return
+    raise ValueError(f"it is nested deeper than {DEPTH_MAX}")
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return [one for one in value.values() if isinstance(one, dict | list)]
+    return [one for one in value if isinstance(one, dict | list)] if isinstance(value, list) else ()
+
+
+def _check_text(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a surrogate pair") from None
 
 
 def _check_digest(name: str, text: str, sha256: str) -> None:
@@ -185,4 +250,4 @@ def _check_digest(name: str, text: str, sha256: str) -> None:
                 return
         except UnicodeEncodeError:
             continue
-    raise ProtocolError(f"the document {name[:80]!r} does not have the digest that was announced")
+    raise ProtocolError(f"the document {name!r} does not have the digest that was announced")

@@ -32,6 +32,7 @@ HELLO_TIMEOUT_S = 30.0
 PROTOCOL = 1
 NOTE_CHARACTERS_MAX = 400
 SHARED_PLACES = ("/var/tmp", "/tmp")
+PATH_MAX = 4096
 STEP = "deploy"
 
 Message = Mapping[str, Any]
@@ -89,8 +90,12 @@ class Agent:
         self.notes = tuple(notes)
 
     async def send(self, verb: str, pairs: Pairs = ()) -> None:
-        """Send one line. Raises AgentError when the agent or the connection is gone."""
-        await self._channel.send(encode(verb, pairs))
+        """Send one line. Raises AgentError when it cannot be said, or when the agent or the connection is gone."""
+        try:
+            line = encode(verb, pairs)
+        except ValueError as error:  # also of a str that is not Unicode: half of what is sent came from the guest
+            raise AgentError(f"`{verb}` cannot be said to the agent: {error}", step=verb) from None
+        await self._channel.send(line)
 
     async def receive(self, timeout_s: float | None) -> Message | None:
         """The next message; a long document comes whole, as `document{name,text}`. None at the end.
@@ -290,6 +295,10 @@ def _check_hello(hello: Message, executable: Executable) -> None:
         raise AgentError(f"the agent speaks protocol {str(hello.get('protocol'))[:20]}, not {PROTOCOL}", step=STEP)
     if hello.get("sha256") != executable.sha256:
         raise AgentError("the agent that started is not the one that was put there (its digest differs)", step=STEP)
+    for key in ("path", "work"):
+        value = hello.get(key)
+        if not (isinstance(value, str) and value.startswith("/") and "\0" not in value and len(value) <= PATH_MAX):
+            raise AgentError(f"the agent's greeting makes no sense: {key} is {str(value)[:40]!r}", step=STEP)
 
 
 async def _why_it_did_not_start(transport: Transport, channel: Channel, decoder: Decoder, probed: Probed) -> str:

@@ -5,13 +5,15 @@ To add an engine: a module with `command` and `measure`, and its line in ENGINES
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from calyx_orch.engines import calyx, fio, fio_options
-from calyx_orch.engines.answers import Command, blank, deadline_ns
+from calyx_orch.engines.answers import Command, blank, clipped, deadline_ns
 from calyx_orch.engines.fio_documents import FioVersion, fio_facts, fio_lacks, parse_version
 from calyx_orch.errors import Fault, FormatError
 from calyx_orch.model import Answers, Guest, Measurement, Round, Workload
@@ -22,6 +24,7 @@ __all__ = [
     "ENGINES",
     "Command",
     "FioVersion",
+    "clipped",
     "command",
     "deadline_ns",
     "fio_engine",
@@ -88,7 +91,16 @@ def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
     """
     try:
         measured: Measurement = ENGINES[round_.engine].measure(round_, guest, answers)
+        return replace(measured, why=clipped(measured.why), notes=tuple(map(clipped, measured.notes)))
     except FormatError as error:
-        sane = replace(answers, messages={})
-        return replace(blank(round_, guest, sane), status="failed", why=str(error))
-    return measured
+        why = str(error)
+    except Exception as error:  # the last net: what one guest sends must not end the others' run
+        why = f"its answers make no sense, in a way that we had not thought of: {_where(error)}"
+    sane = replace(answers, messages={})
+    return replace(blank(round_, guest, sane), status="failed", why=clipped(why))
+
+
+def _where(error: Exception) -> str:
+    """`OverflowError: int too large (fio.py:120)`: what happened and where in our source."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{type(error).__name__}: {error} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"

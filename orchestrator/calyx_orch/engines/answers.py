@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from calyx_agent.protocol import parse_json
 from calyx_orch.errors import FormatError
 from calyx_orch.model import NANOSECONDS, Answers, CpuUse, Guest, Measurement, Round
 
 GRACE_NS = 10 * NANOSECONDS
+COUNT_MAX = (1 << 63) - 1  # of what may be summed, subtracted and drawn
+SENTENCE_MAX_CHARACTERS = 1000
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def blank(round_: Round, guest: Guest, answers: Answers) -> Measurement:
         started_ns=started_ns,
         skew_ns=started_ns - line_ns,
         skew_bound_ns=bound_ns + answers.clock.bound_ns,
-        skew_how=str(started.get("how", "")),
+        skew_how=clipped(str(started.get("how", ""))),
     )
 
 
@@ -137,11 +139,16 @@ def refusal(answers: Answers) -> str | None:
     return str(refused.get("why") or f"the agent refused `{refused.get('verb', 'the command')}`")
 
 
+def clipped(text: str) -> str:
+    """A guest's sentence, not longer than a table can bear."""
+    return text if len(text) <= SENTENCE_MAX_CHARACTERS else text[:SENTENCE_MAX_CHARACTERS] + " ..."
+
+
 def parse_object(text: str, what: str) -> dict[str, Any]:
     """The JSON object in `text`; FormatError names the document as `what`."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise FormatError(f"{what} is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise FormatError(f"{what} is no JSON object")
@@ -157,14 +164,13 @@ def count(values: Mapping[str, Any], key: str, where: str) -> int:
 
 
 def optional_count(values: Mapping[str, Any], key: str, where: str) -> int | None:
-    """The integer `values[key]`, None where it is null or missing; FormatError when it is anything else or negative."""
+    """The integer `values[key]`, None where it is null or missing; FormatError when it is anything else or out of range."""
     value = values.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise FormatError(f"{where} has {key} {value!r}, which is no count")
-    return value
+    if value is None or is_count(value):
+        return value
+    raise FormatError(f"{where} has {key} {repr(value)[:80]}, which is no count")
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not allowed")
+def is_count(value: Any) -> bool:
+    """Whether a value is an integer from 0 to COUNT_MAX."""
+    return type(value) is int and 0 <= value <= COUNT_MAX

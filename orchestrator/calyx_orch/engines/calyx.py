@@ -13,6 +13,7 @@ from calyx_orch.engines.answers import (
     blank,
     count,
     deadline_ns,
+    is_count,
     optional_count,
     parse_object,
     ramp_ns,
@@ -24,6 +25,7 @@ from calyx_orch.model import Answers, Direction, Guest, Histogram, Measurement, 
 
 BUCKETS = 4480  # CALYX_HISTOGRAM_BUCKETS
 RESULT = "the result document"
+ERRNO_MAX = 4095  # as in the kernel
 
 
 def command(round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra_ns: int = 0) -> Command:
@@ -95,7 +97,7 @@ def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
         status = "stopped" if status == "stopped" else "failed"
         return replace(measurement, status=status, why=why or "the guest sent no result")
     document = parse_object(text, RESULT)
-    measurement = _with_numbers(measurement, document, answers)
+    measurement = _with_numbers(measurement, document, answers, deadline_ns(round_))
     failures = _failures(document)
     if status == "ok" and failures:
         status, why = "failed", failures
@@ -106,22 +108,27 @@ def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
     return replace(measurement, status=status, why=why)
 
 
-def _with_numbers(measurement: Measurement, document: Mapping[str, Any], answers: Answers) -> Measurement:
+def _with_numbers(
+    measurement: Measurement, document: Mapping[str, Any], answers: Answers, longest_ns: int
+) -> Measurement:
     offset_ns = answers.clock.offset_ns
     setup = document.get("setup")
     counts = document.get("counts")
     setup = dict(setup) if isinstance(setup, dict) else {}
     counts = counts if isinstance(counts, dict) else {}
+    start_ns, end_ns = (count(document, key, RESULT) for key in ("window_start_ns", "window_end_ns"))
+    if not 0 <= end_ns - start_ns <= longest_ns:
+        raise FormatError(f"{RESULT} tells of a window of {(end_ns - start_ns) / 1e9:g} s, which the round did not have")
     return replace(
         measurement,
-        window_start_ns=count(document, "window_start_ns", RESULT) - offset_ns,
-        window_end_ns=count(document, "window_end_ns", RESULT) - offset_ns,
+        window_start_ns=start_ns - offset_ns,
+        window_end_ns=end_ns - offset_ns,
         read=_direction(document, "read"),
         write=_direction(document, "write"),
         sync=_direction(document, "sync"),
-        series=_series(document),
-        setup=setup | {key: document[key] for key in ("seed", "data_seed") if key in document},
-        counts={str(key): value for key, value in counts.items() if isinstance(value, int)},
+        series=_series(document, longest_ns),
+        setup=setup | {key: document[key] for key in ("seed", "data_seed") if type(document.get(key)) is int},
+        counts={key: value for key, value in counts.items() if is_count(value)},
         notes=(str(setup["why"]),) if setup.get("why") else (),
         latency_kind="total",
         verify=_object(document, "verify"),
@@ -165,7 +172,7 @@ def _histogram(values: Any, where: str) -> Histogram:
         if not (isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair)):
             raise FormatError(f"{where} has a bucket {pair!r}, which is no pair of integers")
         index, samples = pair
-        if not last < index < BUCKETS or samples <= 0:
+        if not last < index < BUCKETS or samples <= 0 or not is_count(samples):
             raise FormatError(f"{where} has the bucket {index} with {samples} samples: not ascending, or out of range")
         buckets.append((index, samples))
         last = index
@@ -179,7 +186,7 @@ def _histogram(values: Any, where: str) -> Histogram:
     )
 
 
-def _series(document: Mapping[str, Any]) -> Series | None:
+def _series(document: Mapping[str, Any], longest_ns: int) -> Series | None:
     values = document.get("series")
     if not isinstance(values, dict):
         return None
@@ -188,11 +195,13 @@ def _series(document: Mapping[str, Any]) -> Series | None:
     columns: list[tuple[float, ...]] = []
     for key in ("read_ios", "read_bytes", "write_ios", "write_bytes"):
         column = values.get(key)
-        if not isinstance(column, list) or not all(type(number) is int and number >= 0 for number in column):
+        if not isinstance(column, list) or not all(map(is_count, column)):
             raise FormatError(f"{where} has no list of counts {key}")
         columns.append(tuple(float(number) for number in column))
     if interval_ns == 0 or len({len(column) for column in columns}) != 1:
         raise FormatError(f"{where} has columns of different lengths or no interval")
+    if (len(columns[0]) - 1) * interval_ns > longest_ns:
+        raise FormatError(f"{where} is longer than the round could last")
     return Series(interval_ns, *columns)
 
 
@@ -207,7 +216,7 @@ def _failures(document: Mapping[str, Any]) -> str:
         number, times = count(entry, "errno", where), count(entry, "count", where)
         sentences.append(
             f"{times} {entry.get('op', 'I/O')}{'s' if times != 1 else ''} failed: "
-            f"{errno.errorcode.get(number, str(number))} ({os.strerror(number)}), "
+            f"{errno.errorcode.get(number, str(number))} ({os.strerror(min(number, ERRNO_MAX))}), "
             f"first at byte {optional_count(entry, 'first_offset', where) or 0}"
         )
     return "; ".join([*sentences, *_read_back_wrong(document)])
@@ -219,6 +228,7 @@ def _read_back_wrong(document: Mapping[str, Any]) -> list[str]:
     bad = optional_count(verify, "bad", f"`verify` of {RESULT}") or 0
     if not bad:
         return []
-    first = [entry for entry in verify.get("first_bad") or () if isinstance(entry, dict)]
+    told = verify.get("first_bad")
+    first = [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
     where = ", ".join(f"byte {one.get('offset')} of {one.get('path')} ({one.get('why')})" for one in first[:3])
     return [f"{bad} blocks read back wrong" + (f", first at {where}" if where else "")]

@@ -15,7 +15,8 @@ from typing import Any
 from calyx_orch.engines import fio_options
 from calyx_orch.engines.answers import Command, blank, deadline_ns, optional_count, ramp_ns, refusal, runtime_ns
 from calyx_orch.engines.buckets import BUCKETS
-from calyx_orch.engines.fio_documents import FioDirection, FioOutput, LogLine, parse_log, read_output
+from calyx_orch.engines.fio_documents import PRERUN, FioDirection, FioOutput, LogLine, parse_log, read_output
+from calyx_orch.errors import FormatError
 from calyx_orch.model import Answers, Direction, Guest, Histogram, LoadMode, Measurement, Round, Series, Workload
 
 LOG = "calyx"  # stem of the interval logs in the agent's work directory
@@ -150,7 +151,7 @@ def _was_stopped(exited: Mapping[str, Any]) -> bool:
 
 def _notes(output: FioOutput) -> tuple[str, ...]:
     """What fio said besides its result, without the word that each job has about its `exec_prerun`."""
-    return tuple(line for line in output.messages if "Saving output of prerun in" not in line)[:NOTES_MAX]
+    return tuple(line for line in output.messages if PRERUN not in line)[:NOTES_MAX]
 
 
 def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, answers: Answers) -> Measurement:
@@ -158,6 +159,8 @@ def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, an
     began_ns = measurement.started_ns if measurement.started_ns is not None else measurement.start_line_ns
     ramp = _ramp_of(round_, answers)
     window_ns = max(job.runtime_ms for job in output.jobs) * 1_000_000
+    if window_ns > deadline_ns(round_):
+        raise FormatError(f"fio's document tells of {window_ns / 1e9:g} s, longer than the round could last")
     read = _sum([job.read for job in output.jobs])
     write = _sum([job.write for job in output.jobs])
     kinds = {
@@ -191,7 +194,8 @@ def _taken(output: FioOutput) -> dict[str, Any]:
             ("iopoll", "hipri"),
         ):
             setup[name] = given.get(option) == "1"
-    return setup | ({"seed": int(given["randseed"])} if given.get("randseed", "").isdecimal() else {})
+    seed = given.get("randseed", "")
+    return setup | ({"seed": int(seed)} if seed.isdecimal() and len(seed) <= 20 else {})
 
 
 def _ramp_of(round_: Round, answers: Answers) -> int:

@@ -32,12 +32,19 @@ __all__ = [
     "read_output",
 ]
 
+PRERUN = "Saving output of prerun in"  # what each job says of its `exec_prerun`
 VERIFY_ERRNO = 84  # EILSEQ: fio's word for data that is not what was written
+ERRNO_MAX = 4095  # as in the kernel
 ALL_CLIENTS = "All clients"  # the entry of a client run that repeats the sum of the others
 
+NUMBER_MAX = float(1 << 63)  # of all that fio counts or measures
+BROKEN_MAX = 100  # objects that begin and are none, before the rest is taken as cut: each costs a reading of all that follows
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _DOCUMENT_START = re.compile(r'\{\s*"fio version"')
 _KILLED = re.compile(r"pid=\d+, got signal=(\d+)")
 _ERROR_LINE = re.compile(r"\berr=\s*(\d+)/")
+_LOG_NUMBER = re.compile(r"-?[0-9]{1,18}\Z")
 _CLIENT_LINE = re.compile(r"^hostname=([^,\s]+),")
 
 
@@ -171,10 +178,9 @@ def parse_log(text: str, name: str) -> tuple[LogLine, ...]:
         fields = [part.strip() for part in line.split(",")]
         if len(fields) < 4:
             raise FormatError(f"{name}:{number}: {len(fields)} columns where a log of fio has at least 4")
-        try:
-            lines.append(LogLine(int(fields[0]), int(fields[1]), int(fields[2])))
-        except ValueError:
-            raise FormatError(f"{name}:{number}: {line!r} is no line of a log of fio") from None
+        if not all(_LOG_NUMBER.match(part) for part in fields[:3]):
+            raise FormatError(f"{name}:{number}: {line[:80]!r} is no line of a log of fio")
+        lines.append(LogLine(int(fields[0]), int(fields[1]), int(fields[2])))
     return tuple(lines)
 
 
@@ -185,12 +191,14 @@ def _find_documents(text: str) -> _Found:
     """Every object with `fio version` and jobs, and the lines around them; `cut` when one begins and does not end."""
     found = _Found()
     decoder = json.JSONDecoder()
-    position = outside = 0
+    text = _SURROGATE.sub("\\\\ufffd", text)  # half a character is none; fio writes no whole one so
+    position = outside = broken = 0
     while (position := text.find("{", position)) >= 0:
         try:
             value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            if _DOCUMENT_START.match(text, position):
+            broken += 1
+            if _DOCUMENT_START.match(text, position) or broken > BROKEN_MAX:
                 found.cut = True
                 break
             position += 1
@@ -243,21 +251,27 @@ def _judge(
     if found.cut:
         return "partial", "fio's output ends in the middle of a document; the last whole one is shown"
     if exit_status:
-        return "failed", f"fio ended with exit status {exit_status}"
+        return "failed", f"fio ended with exit status {exit_status}{_last_words(messages)}"
     if not jobs:
         return "failed", "fio's document has no job"
     return "ok", ""
 
 
+def _last_words(messages: tuple[str, ...]) -> str:
+    """The last line around the document that is fio's own and says more than where a prerun's output is."""
+    own = [line.strip() for line in messages if PRERUN not in line and not line.strip().isdecimal()]
+    return f": {own[-1].removeprefix('fio: ')}" if own else ""
+
+
 def _errno_sentence(number: int) -> str:
     if number == VERIFY_ERRNO:
         return "data verification failed (EILSEQ)"
-    return f"{errno.errorcode.get(number, f'errno {number}')} ({os.strerror(number)})"
+    return f"{errno.errorcode.get(number, f'errno {number}')} ({os.strerror(min(abs(number), ERRNO_MAX))})"
 
 
 def _errno_of(messages: tuple[str, ...]) -> int | None:
     """The error number of the first `fio: pid=.., err=N/..` line, else None."""
-    numbers = (int(match[1]) for line in messages if line.startswith("fio: ") and (match := _ERROR_LINE.search(line)))
+    numbers = (int(match[1][:9]) for line in messages if line.startswith("fio: ") and (match := _ERROR_LINE.search(line)))
     return next((number for number in numbers if number), None)
 
 
@@ -383,23 +397,24 @@ def _whole(values: Mapping[str, Any], key: str, where: str) -> int:
 
 
 def _number(values: Mapping[str, Any], key: str, where: str) -> float:
-    return _as_number(values.get(key, 0), f"{where}, {key}")
+    number = _as_number(values.get(key, 0), f"{where}, {key}")
+    if number < 0:
+        raise FormatError(f"{where}, {key}: {number:g} in fio's document is less than nothing")
+    return number
 
 
 def _as_number(value: Any, where: str) -> float:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
     try:
-        number = float(value)
+        number = value if type(value) is int else float(value)
     except (TypeError, ValueError):
-        raise FormatError(f"{where}: {value!r} in fio's document is no number") from None
-    if number != number or number in (float("inf"), float("-inf")):
-        raise FormatError(f"{where}: {value!r} in fio's document is no number")
+        raise FormatError(f"{where}: {repr(value)[:80]} in fio's document is no number") from None
+    if not abs(number) < NUMBER_MAX:  # also of what is not a number at all
+        raise FormatError(f"{where}: {repr(value)[:80]} in fio's document is no number")
     return number
 
 
 def _as_integer(value: Any, where: str) -> int:
     number = _as_number(value, where)
     if number != int(number) or number < 0:
-        raise FormatError(f"{where}: {value!r} in fio's document is no count")
+        raise FormatError(f"{where}: {repr(value)[:80]} in fio's document is no count")
     return int(number)
