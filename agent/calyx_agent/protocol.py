@@ -191,9 +191,7 @@ def parse_json(text: str) -> Any:
     Raises ValueError with a sentence otherwise.
     """
     try:
-        value = json.loads(
-            text, parse_constant=_refuse_constant, parse_int=_bounded_int, parse_float=_bounded_float
-        )
+        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_bounded_int, parse_float=_bounded_float)
     except RecursionError:
         raise ValueError(f"it is nested deeper than {DEPTH_MAX}") from None
     if text.count("[") + text.count("{") > DEPTH_MAX:

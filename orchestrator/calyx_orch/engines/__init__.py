@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from calyx_orch.engines import calyx, fio, fio_options
-from calyx_orch.engines.answers import Command, blank, clipped, deadline_ns
+from calyx_orch.engines.answers import Command, blank, clipped, deadline_ns, is_count
 from calyx_orch.engines.fio_documents import FioVersion, fio_facts, fio_lacks, parse_version
 from calyx_orch.errors import Fault, FormatError
 from calyx_orch.model import Answers, Guest, Measurement, Round, Workload
@@ -30,6 +30,7 @@ __all__ = [
     "fio_engine",
     "fio_facts",
     "fio_lacks",
+    "is_count",
     "measure",
     "no_equal",
     "parse_version",

@@ -118,7 +118,9 @@ def _with_numbers(
     counts = counts if isinstance(counts, dict) else {}
     start_ns, end_ns = (count(document, key, RESULT) for key in ("window_start_ns", "window_end_ns"))
     if not 0 <= end_ns - start_ns <= longest_ns:
-        raise FormatError(f"{RESULT} tells of a window of {(end_ns - start_ns) / 1e9:g} s, which the round did not have")
+        raise FormatError(
+            f"{RESULT} tells of a window of {(end_ns - start_ns) / 1e9:g} s, which the round did not have"
+        )
     return replace(
         measurement,
         window_start_ns=start_ns - offset_ns,

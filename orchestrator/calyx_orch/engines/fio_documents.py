@@ -38,7 +38,9 @@ ERRNO_MAX = 4095  # as in the kernel
 ALL_CLIENTS = "All clients"  # the entry of a client run that repeats the sum of the others
 
 NUMBER_MAX = float(1 << 63)  # of all that fio counts or measures
-BROKEN_MAX = 100  # objects that begin and are none, before the rest is taken as cut: each costs a reading of all that follows
+BROKEN_MAX = (
+    100  # objects that begin and are none, before the rest is taken as cut: each costs a reading of all that follows
+)
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _DOCUMENT_START = re.compile(r'\{\s*"fio version"')
@@ -271,7 +273,9 @@ def _errno_sentence(number: int) -> str:
 
 def _errno_of(messages: tuple[str, ...]) -> int | None:
     """The error number of the first `fio: pid=.., err=N/..` line, else None."""
-    numbers = (int(match[1][:9]) for line in messages if line.startswith("fio: ") and (match := _ERROR_LINE.search(line)))
+    numbers = (
+        int(match[1][:9]) for line in messages if line.startswith("fio: ") and (match := _ERROR_LINE.search(line))
+    )
     return next((number for number in numbers if number), None)
 
 

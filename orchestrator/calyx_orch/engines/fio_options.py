@@ -90,8 +90,14 @@ def set_up(workload: Workload, taken: Mapping[str, Any], ioengine: str) -> list[
         ):
             options += [option] if taken.get(name) else []
         pollers = taken.get("poller_cpus")
-        if taken.get("sqpoll") and isinstance(pollers, list) and pollers and workload.numjobs == 1:
-            options.append(f"--sqthread_poll_cpu={int(pollers[0])}")
+        if (
+            taken.get("sqpoll")
+            and isinstance(pollers, list)
+            and pollers
+            and type(pollers[0]) is int
+            and workload.numjobs == 1
+        ):
+            options.append(f"--sqthread_poll_cpu={pollers[0]}")
     if taken.get("huge"):
         options.append("--mem=mmaphuge")
     if workload.cpus_allowed is not None:

@@ -83,12 +83,13 @@ class Display:
         """
         try:
             if message.get("phase") == "prepare":
-                share = 100 * int(message["done_bytes"]) // max(1, int(message["total_bytes"]))
+                share = 100 * int(message["done_bytes"]) // max(1, int(message["total_bytes"]))  # of 64 bits at most
                 self._status[guest] = GuestStatus(guest, "laying out", f"{share} %")
                 return
-            now, moved = int(message["now_ns"]), int(message["bytes"])
-            ios = None if message.get("ios") is None else int(message["ios"])
+            now, moved, ios = message["now_ns"], message["bytes"], message.get("ios")
         except (KeyError, TypeError, ValueError):
+            return
+        if not all(type(value) is int for value in (now, moved, ios or 0)):
             return
         if self._status[guest].state in ("lost", "failed", "reported"):
             return

@@ -12,6 +12,7 @@ from typing import Any
 from calyx_orch import engines, units
 from calyx_orch.errors import AgentError, GuestError, RefusedError
 from calyx_orch.model import Guest, Layout, Plan, Workload
+from calyx_orch.runner import border
 from calyx_orch.runner.session import Session
 
 FACTS_WITHIN_S = 20.0
@@ -26,7 +27,7 @@ async def inspect(session: Session, plan: Plan) -> None:
     pairs: list[tuple[str, str | int]] = [("path", path) for path in paths]
     pairs.append(("program", "fio"))
     arrival = await session.ask("facts", pairs, answer="facts", timeout_s=FACTS_WITHIN_S)
-    session.facts = {key: value for key, value in arrival.message.items() if key != "type"}
+    session.facts = border.checked(arrival.message, "preflight")
     problems = guest_problems(session.guest, plan, session.facts)
     if problems:
         raise GuestError("; ".join(problems), step="preflight")
@@ -63,7 +64,11 @@ async def _capture(session: Session, *argv: str) -> str:
     message = arrival.message
     if message.get("status") != 0:
         said = session.documents.get("stderr", "").strip() or session.documents.get("stdout", "").strip()
-        ended = f"signal {message['signal']}" if message.get("signal") else f"status {message.get('status')}"
+        ended = (
+            f"signal {str(message['signal'])[:20]}"
+            if message.get("signal")
+            else f"status {str(message.get('status'))[:20]}"
+        )
         raise AgentError(f"{' '.join(argv)} ended with {ended}: {said[:200]}", step="exec")
     return session.documents.get("stdout", "")
 

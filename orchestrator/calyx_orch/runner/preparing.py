@@ -9,7 +9,7 @@ from typing import Any
 from calyx_orch import engines
 from calyx_orch.errors import GuestError
 from calyx_orch.model import Layout, Plan, Round
-from calyx_orch.runner import buffers
+from calyx_orch.runner import border, buffers
 from calyx_orch.runner.rounds import data_seed, with_pin
 from calyx_orch.runner.session import Session
 
@@ -29,10 +29,11 @@ async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest)
     )  # fmt: skip
     limit_s = 60.0 + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
     arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=limit_s)
-    files = [entry for entry in arrival.message.get("files", []) if isinstance(entry, dict)]
+    prepared = border.checked(arrival.message, "prepare")
+    files = prepared["files"]
     if len(files) != layout.files:
         raise GuestError(f"target {layout.target}: {len(files)} of {layout.files} files were laid out")
-    session.files[layout.target] = tuple(str(entry["path"]) for entry in files)
+    session.files[layout.target] = tuple(entry["path"] for entry in files)
     session.laid_out[layout.target] = arrival.message
     session.facts = {**session.facts, "prepared": dict(session.laid_out)}
     for kind in ("unwritten", "holes"):
@@ -59,5 +60,5 @@ async def rehearse(session: Session, round_: Round, note: NoteGuest) -> dict[str
     if not isinstance(taken, dict):
         raise GuestError(f"workload {round_.workload.name}: the agent does not say what set-up took effect")
     if taken.get("why") and taken.get("fixed_buffers") is not False:
-        note(session.guest.name, f"workload {round_.workload.name}: {taken['why']}")
+        note(session.guest.name, f"workload {round_.workload.name}: {engines.clipped(str(taken['why']))}")
     return taken

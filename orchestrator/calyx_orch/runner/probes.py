@@ -6,10 +6,11 @@ An agent that does not know these questions is not asked again, and nothing is s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from calyx_orch.errors import AgentError
+from calyx_orch.runner import border
 from calyx_orch.runner.session import Session
 
 FLOOR_WITHIN_S = 15.0
@@ -47,17 +48,13 @@ async def _ask(session: Session) -> list[str]:
     facts: dict[str, Any] = {}
     try:
         arrival = await session.ask("floor", answer="floor", timeout_s=FLOOR_WITHIN_S)
-        facts["floor"] = _plain(arrival.message)
+        facts["floor"] = border.checked(arrival.message, arrival.message["type"])
         facts["truth"] = {}
         for target, files in session.files.items():
             arrival = await session.ask("truth", (("path", files[0]),), answer="truth", timeout_s=TRUTH_WITHIN_S)
-            facts["truth"][target] = _plain(arrival.message)
+            facts["truth"][target] = border.checked(arrival.message, arrival.message["type"])
     except AgentError as error:
         if session.is_open and "unknown" not in str(error):  # a guest that is gone is found out by the next step
             told.append(f"{session.guest.name}: the probe of {error.step or 'the engine'} gave nothing: {error}")
     session.facts = {**session.facts, **facts}
     return told
-
-
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if key != "type"}
