@@ -119,13 +119,14 @@ def test_nothing_is_shown_after_close_and_close_may_come_twice() -> None:
 
 def test_a_run_without_rounds_or_rates_yet_reads_well() -> None:
     early = Progress("connecting", 0, 0, "", 2.4, None, (GuestStatus("vm1", "connecting"),))
-    assert live.headline(early) == "connecting, 2 s gone"
+    assert (live.headline(early), live.timing(early)) == ("connecting", "2 s gone")
     assert live.fleet_now(early.guests) == "1 guest: 1 connecting"
 
 
 def test_the_headline_says_round_and_label_once() -> None:
     told = live.headline(replace(progress(), label="block 1, rr4k on ext4, calyx, together"))
-    assert told == "round 3 of 12: block 1, rr4k on ext4, calyx, together, 1 min 05 s gone, about 4 min 10 s left"
+    assert told == "round 3 of 12: block 1, rr4k on ext4, calyx, together"
+    assert live.timing(progress()) == "1 min 05 s gone, about 4 min 10 s left"
 
 
 def test_throughput_alone_is_told_when_no_ios_are_known() -> None:

@@ -336,3 +336,10 @@ def test_facts_of_any_shape_make_a_table(record: RunRecord, nonsense: object) ->
     assert made is not None
     assert len(made.rows) == 4
     assert all(len(row) == len(made.columns) for row in made.rows)
+
+
+def test_a_ratio_that_some_guests_lack_says_of_how_many_it_is(record: RunRecord, summary: Summary) -> None:
+    first = next(row for row in summary.fleet_pairs if row.metric == "P99")
+    rows = tuple(replace(row, guests=2) if row is first else row for row in summary.fleet_pairs)
+    body = section(shown(record, replace(summary, fleet_pairs=rows)), "calyx / fio over the fleet")
+    assert f"{first.ratio:.3f} ({first.low:.2f}-{first.high:.2f}, of 2)" in body

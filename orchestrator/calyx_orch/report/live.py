@@ -105,7 +105,7 @@ class PlainLive:
     def update(self, progress: Progress) -> None:
         """Print a line when the last one is ten seconds old."""
         if self._clock() - self._last_s >= PLAIN_LINE_EVERY_S:
-            self._say(f"{headline(progress)}; {fleet_now(progress.guests)}")
+            self._say(f"{headline(progress)}, {timing(progress)}; {fleet_now(progress.guests)}")
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -164,16 +164,19 @@ class TableLive:
 
 
 def headline(progress: Progress) -> str:
-    """Say `round 3 of 12: randread-4k on data by calyx, 1 min 05 s gone, about 4 min 10 s left`, or the phase outside rounds."""
+    """Say `round 3 of 12: randread-4k on data by calyx`, or the phase outside rounds."""
     if progress.rounds:
         label = f": {progress.label}" if progress.label else ""
         parts = [f"round {progress.round_number} of {progress.rounds}{label}"]
     else:
         parts = [part for part in (progress.phase, progress.label) if part]
-    parts.append(f"{wording.duration(progress.elapsed_s)} gone")
-    if progress.remaining_s is not None:
-        parts.append(f"about {wording.duration(progress.remaining_s)} left")
     return ", ".join(parts)
+
+
+def timing(progress: Progress) -> str:
+    """Say `1 min 05 s gone, about 4 min 10 s left`."""
+    gone = f"{wording.duration(progress.elapsed_s)} gone"
+    return gone if progress.remaining_s is None else f"{gone}, about {wording.duration(progress.remaining_s)} left"
 
 
 def fleet_now(guests: tuple[GuestStatus, ...]) -> str:
@@ -222,7 +225,7 @@ def table_of(progress: Progress, height: int, width: int = 120) -> RenderableTyp
         )
     lines: list[RenderableType] = [
         Text(wording.printable(headline(progress)), style="bold cyan"),
-        Text(wording.printable(fleet_now(progress.guests))),
+        Text(wording.printable(f"{timing(progress)}; {fleet_now(progress.guests)}")),
         table,
     ]
     hidden = len(progress.guests) - len(shown)

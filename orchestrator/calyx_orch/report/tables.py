@@ -127,10 +127,10 @@ FLEET_PAIR: tuple[Field[FleetPair], ...] = (
     Field("load", lambda pair: pair.first.load, is_number=False),
     Field("calyx against", lambda pair: pair.first.engine, is_number=False),
     Field("guests", lambda pair: str(pair.first.guests), 4),
-    Field("IOPS", lambda pair: _spread(pair.ratios.get("IOPS"))),
-    Field("P99", lambda pair: _spread(pair.ratios.get("P99")), 1),
-    Field("CPU per I/O", lambda pair: _spread(pair.ratios.get("CPU per I/O")), 2),
-    Field("CV within run", lambda pair: _spread(pair.ratios.get("CV within a run")), 3),
+    Field("IOPS", lambda pair: _spread(pair, "IOPS")),
+    Field("P99", lambda pair: _spread(pair, "P99"), 1),
+    Field("CPU per I/O", lambda pair: _spread(pair, "CPU per I/O"), 2),
+    Field("CV within run", lambda pair: _spread(pair, "CV within a run"), 3),
 )
 
 
@@ -351,11 +351,16 @@ def _ratio(row: PairRow | InterferenceRow | None) -> str:
     return f"{wording.ratio(row.ratio)} ({wording.ratio(row.low)} to {wording.ratio(row.high)})"
 
 
-def _spread(row: FleetPairRow | None) -> str:
-    """The mean over guests, and the lowest and highest guest."""
+def _spread(pair: FleetPair, metric: str) -> str:
+    """The mean over guests, the lowest and highest guest, and of how many when it is not all."""
+    row = pair.ratios.get(metric)
     if row is None:
         return wording.NOT_AVAILABLE
-    return wording.ratio(row.ratio) + (f" ({row.low:.2f}-{row.high:.2f})" if row.guests > 1 else "")
+    most = max(other.guests for other in pair.ratios.values())
+    parts = ([f"{row.low:.2f}-{row.high:.2f}"] if row.guests > 1 else []) + (
+        [f"of {row.guests}"] if row.guests < most else []
+    )
+    return wording.ratio(row.ratio) + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _amount(row: InterferenceRow | None, field: str) -> str:
