@@ -127,6 +127,6 @@ def test_a_gate_that_opened_in_time_is_no_first_io() -> None:
 
 def test_the_late_start_of_fio_is_told_as_its_own() -> None:
     (doubt,) = doubts(of(skew_ns=7_200_000, engine="fio-libaio", skew_how="first-io"))
-    assert "fio's own start-up took 7.2 ms" in doubt.sentence
-    assert "window begins then" in doubt.sentence
+    assert doubt.label == "fio start 7.2 ms"
+    assert doubt.sentence == "fio's own start-up up to its first I/O, at which its window begins"
     assert "overloaded" not in doubt.remedy

@@ -112,7 +112,7 @@ def fio_started_late(context: Context) -> Doubt | None:
     return Doubt(
         "fio-start",
         f"fio start {skew_ns / 1e6:.1f} ms",
-        f"fio's own start-up took {skew_ns / 1e6:.1f} ms from the start line to its first I/O; its window begins then",
+        "fio's own start-up up to its first I/O, at which its window begins",
         "nothing to mend unless the overlap is bad as well",
         abs(skew_ns),
     )
