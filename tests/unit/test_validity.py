@@ -9,7 +9,7 @@ import pytest
 from measured import WORKLOAD, guest, measurement, round_
 
 from calyx_orch.analysis.validity import RULES, Context, Doubt, doubts, union
-from calyx_orch.model import CpuUse, Direction, Histogram, LostTime, Rw
+from calyx_orch.model import CpuUse, Direction, Histogram, LostTime, Rw, Series
 
 VM = guest("vm1")
 ROUND = round_(0, ["vm1"])
@@ -43,6 +43,21 @@ def truth(**figures: int) -> dict[str, object]:
     return {"truth": {"data": figures}}
 
 
+def idle(intervals: int, *, ios: float = 100.0, before: int = 100) -> Series:
+    """60 s of which a stretch of 100 ms intervals has no I/O."""
+    column = (ios,) * before + (0.0,) * intervals + (ios,) * (600 - before - intervals)
+    zeros = (0.0,) * 600
+    return Series(100_000_000, column, tuple(4096 * value for value in column), zeros, zeros)
+
+
+def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: Any) -> Context:
+    """A round that writes onto a file system."""
+    one = replace(ROUND, engine=engine, workload=replace(WORKLOAD, rw=Rw.RANDWRITE, **changes))
+    found = replace(GOOD, engine=engine)
+    facts = {"paths": [{"path": "/data", "fs_type": fs_type, "mount_options": options}]}
+    return context(round=one, measurement=found, peers=(found,), facts=facts)
+
+
 @pytest.mark.parametrize(
     ("name", "label", "found"),
     [
@@ -69,6 +84,8 @@ def truth(**figures: int) -> dict[str, object]:
         ("clock", "clock error", of(window_end_ns=GOOD.window_start_ns - 1)),
         ("runtime", "ran 50.0 s", of(window_end_ns=GOOD.window_start_ns + 50 * SECOND)),
         ("cache", "cache below", context(facts=truth(cold_read_ns=90_000, hot_read_ns=30_000))),
+        ("stalled", "stalled 3.0 s", of(series=idle(30))),
+        ("compressible", "compressible", written("btrfs", "rw,relatime,ssd,compress=zstd:3,subvol=/")),
         ("flush", "flush at once", context(round=DURABLE, facts=truth(flush_write_ns=149_999))),
     ],
 )
@@ -99,6 +116,16 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         context(facts={"truth": "nonsense"}),
         context(round=DURABLE, facts=truth(flush_write_ns=150_000)),
         context(facts=truth(flush_write_ns=20_000)),
+        of(series=idle(4)),
+        of(series=None),
+        written("btrfs", "rw,compress=no"),
+        written("btrfs", "rw,ssd"),
+        written("ext4", "rw,compress=zstd"),
+        written("zfs", "rw", engine="calyx"),
+        written("zfs", "rw", bs_bytes=128 << 10),
+        written("zfs", "rw", dedupe_percentage=50),
+        replace(written("zfs", "rw"), round=ROUND),
+        replace(written("zfs", "rw"), facts={"paths": "nonsense"}),
         context(
             measurement=replace(GOOD, setup={"fixed_buffers": False}),
             round=round_(0, ["vm1"], workload=replace(WORKLOAD, buffers="plain")),
@@ -130,3 +157,46 @@ def test_the_late_start_of_fio_is_told_as_its_own() -> None:
     assert doubt.label == "fio start 7.2 ms"
     assert doubt.sentence == "fio's own start-up up to its first I/O, at which its window begins"
     assert "overloaded" not in doubt.remedy
+
+
+def names(found: Context) -> list[str]:
+    return [doubt.name for doubt in doubts(found)]
+
+
+@pytest.mark.parametrize(("before", "label"), [(0, "stalled 5.0 s"), (550, "stalled 5.0 s"), (100, "stalled 5.0 s")])
+def test_a_stall_is_found_at_the_beginning_in_the_midst_and_at_the_end(before: int, label: str) -> None:
+    assert [doubt.label for doubt in doubts(of(series=idle(50, before=before)))] == [label]
+
+
+def test_a_workload_that_is_slow_by_itself_is_not_stalled() -> None:
+    """An I/O each two seconds: a gap of two seconds is what it does."""
+    slow = tuple(1.0 if number % 20 == 0 else 0.0 for number in range(600))
+    zeros = (0.0,) * 600
+    read = Direction(30, 30 * 4096, Histogram(((5, 30),)))
+    assert "stalled" not in names(of(read=read, series=Series(100_000_000, slow, slow, zeros, zeros)))
+
+
+def test_what_a_workload_thinks_is_no_stall() -> None:
+    thinking = round_(0, ["vm1"], workload=replace(WORKLOAD, thinktime_us=3_000_000, thinktime_blocks=1000))
+    assert "stalled" not in names(replace(of(series=idle(30)), round=thinking))
+    assert "stalled" in names(replace(of(series=idle(36)), round=thinking))
+
+
+def test_a_window_without_a_single_io_is_stalled() -> None:
+    nothing = of(read=None, series=idle(600, before=0))
+    assert [doubt.label for doubt in doubts(nothing) if doubt.name == "stalled"] == ["stalled 60.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("fs_type", "options"),
+    [
+        ("zfs", "rw,xattr,noacl"),
+        ("btrfs", "rw,compress-force=lzo"),
+        ("btrfs", "rw,compress"),
+        ("bcachefs", "rw,background_compression=zstd"),
+        ("f2fs", "rw,compress_algorithm=lz4,compress_log_size=2"),
+    ],
+)
+def test_fio_writing_onto_what_compresses_is_doubtful(fs_type: str, options: str) -> None:
+    (doubt,) = doubts(written(fs_type, options))
+    assert (doubt.name, fs_type in doubt.sentence) == ("compressible", True)

@@ -5,63 +5,28 @@ A doubt never removes a figure; it stands beside it. What cannot be a figure at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
+from calyx_orch.analysis import below
+from calyx_orch.analysis.doubt import Context, Doubt, union
 from calyx_orch.analysis.histogram import has_enough, merge
-from calyx_orch.model import NANOSECONDS, Direction, Measurement, Round
+from calyx_orch.model import NANOSECONDS, Direction, Measurement
+
+__all__ = ["GATE_ONLY", "RULES", "Context", "Doubt", "doubts", "union"]
 
 OVERLAP_MIN = 0.99
 SKEW_MAX_NS = 5_000_000
 LOST_MAX = 0.02
 STEAL_MAX = 0.02
 BUSY_MAX_PERCENT = 95.0
-HOT_RATIO_MIN = 3.0  # a first read this many times slower than its repetition did not come from the same place
-FLUSH_AT_ONCE_NS = 150_000  # less than any disk without power-loss protection needs to make 4 KiB durable
 GATE_ONLY = "released"  # `skew_how` of an engine whose gate was seen to open, but not its first I/O
 SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "fio_version")
-
-
-@dataclass(frozen=True)
-class Doubt:
-    """Why a figure may not be what it seems. `name` is the rule; `label` may hold a number; `weight` ranks within a rule."""
-
-    name: str
-    label: str
-    sentence: str
-    remedy: str
-    weight: float = 0.0
-
-
-@dataclass(frozen=True)
-class Context:
-    """What the rules look at: a measurement, its round, the other measurements of that round, the guest's facts.
-
-    `overlap` is the common window / the longest own window. `prepared` is the agent's answer to `prepare` where known.
-    """
-
-    measurement: Measurement
-    round: Round
-    peers: tuple[Measurement, ...] = ()
-    overlap: float | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    prepared: Mapping[str, Any] = field(default_factory=dict)
-    path: str = ""
 
 
 def doubts(context: Context) -> tuple[Doubt, ...]:
     """All doubts about a measurement, in the order of RULES."""
     return tuple(doubt for rule in RULES if (doubt := rule(context)) is not None)
-
-
-def union(given: Iterable[Doubt]) -> tuple[Doubt, ...]:
-    """One doubt a rule, the heaviest, in the order of RULES' names."""
-    heaviest: dict[str, Doubt] = {}
-    for doubt in given:
-        if doubt.name not in heaviest or doubt.weight > heaviest[doubt.name].weight:
-            heaviest[doubt.name] = doubt
-    return tuple(heaviest.values())
 
 
 def too_short(context: Context) -> Doubt | None:
@@ -168,33 +133,6 @@ def steal(context: Context) -> Doubt | None:
         "the vm_host's CPUs are overcommitted",
         share,
     )
-
-
-def unwritten(context: Context) -> Doubt | None:
-    """Some of the file is a hole or an unwritten extent, which reads without any I/O."""
-    files = context.prepared.get("files")
-    entries = [entry for entry in files if isinstance(entry, dict)] if isinstance(files, list) else []
-    missing = sum(int(entry.get("unwritten") or 0) + int(entry.get("holes") or 0) for entry in entries)
-    if missing == 0:
-        return None
-    return Doubt(
-        "unwritten",
-        "unwritten extents",
-        f"{missing} bytes of the files are holes or unwritten and read without any I/O",
-        "see whether the file system is thin, compressed or full",
-        missing,
-    )
-
-
-def in_memory(context: Context) -> Doubt | None:
-    """The target lies in RAM."""
-    entries = context.facts.get("paths")
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and entry.get("path") == context.path and entry.get("is_ram") is True:
-            return Doubt(
-                "ram", "target in RAM", f"{context.path} is memory, not a disk", "choose a directory on a disk"
-            )
-    return None
 
 
 def buffers_unregistered(context: Context) -> Doubt | None:
@@ -331,43 +269,6 @@ def window_is_off(context: Context) -> Doubt | None:
     )
 
 
-def cached_below(context: Context) -> Doubt | None:
-    """After the layout a block was read again more than three times quicker than the first time: a cache of host or array."""
-    cold, hot = (_truth(context, f"{name}_read_ns") for name in ("cold", "hot"))
-    if not context.round.workload.rw.reads or cold is None or hot is None or cold < HOT_RATIO_MIN * hot:
-        return None
-    return Doubt(
-        "cache",
-        "cache below",
-        f"a block is read again in {hot / 1000:.0f} µs, {cold / hot:.1f} times quicker than at first: a cache of host or array answers",
-        "use a size beyond that cache, or take the figures as those of the cache",
-        cold / hot,
-    )
-
-
-def flush_at_once(context: Context) -> Doubt | None:
-    """4 KiB and a flush take less than a disk needs: the flush is ignored, or the device is protected against power loss."""
-    workload, took = context.round.workload, _truth(context, "flush_write_ns")
-    durable = workload.fsync or workload.fdatasync or workload.sync or workload.end_fsync
-    if not (durable and workload.rw.writes) or took is None or took >= FLUSH_AT_ONCE_NS:
-        return None
-    return Doubt(
-        "flush",
-        "flush at once",
-        f"4 KiB and a flush take {took / 1000:.0f} µs: the flush is ignored somewhere, or the device is protected against power loss",
-        "ask which (cache mode of the virtual disk, protection of the device); if it is ignored, written data is not durable",
-        FLUSH_AT_ONCE_NS / max(took, 1),
-    )
-
-
-def _truth(context: Context, name: str) -> int | None:
-    """One figure of the probe after the layout of this target; None when it was not made or makes no sense."""
-    probes = context.facts.get("truth")
-    probe = probes.get(context.round.target) if isinstance(probes, Mapping) else None
-    value = probe.get(name) if isinstance(probe, Mapping) else None
-    return value if isinstance(value, int) and value > 0 else None
-
-
 def _latencies(measurement: Measurement) -> list[Any]:
     parts: tuple[Direction | None, ...] = (measurement.read, measurement.write)
     return [part.latency for part in parts if part is not None]
@@ -375,14 +276,15 @@ def _latencies(measurement: Measurement) -> list[Any]:
 
 RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     too_short,
+    below.stalled,
     overlaps_badly,
     started_off_the_line,
     fio_started_late,
     start_is_unknown,
     lost_time,
     steal,
-    unwritten,
-    in_memory,
+    below.unwritten,
+    below.in_memory,
     buffers_unregistered,
     not_direct,
     rate_limited,
@@ -395,6 +297,7 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     completion_latency,
     clock_error,
     window_is_off,
-    cached_below,
-    flush_at_once,
+    below.cached_below,
+    below.flush_at_once,
+    below.compressible,
 )

@@ -1,0 +1,45 @@
+"""A doubt, and what it is found from. The rules are in `validity`, those about storage in `below`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from calyx_orch.model import Measurement, Round
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a figure may not be what it seems. `name` is the rule; `label` may hold a number; `weight` ranks within a rule."""
+
+    name: str
+    label: str
+    sentence: str
+    remedy: str
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the rules look at: a measurement, its round, the other measurements of that round, the guest's facts.
+
+    `overlap` is the common window / the longest own window. `prepared` is the agent's answer to `prepare` where known.
+    """
+
+    measurement: Measurement
+    round: Round
+    peers: tuple[Measurement, ...] = ()
+    overlap: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+
+
+def union(given: Iterable[Doubt]) -> tuple[Doubt, ...]:
+    """One doubt a rule, the heaviest, in the order of RULES' names."""
+    heaviest: dict[str, Doubt] = {}
+    for doubt in given:
+        if doubt.name not in heaviest or doubt.weight > heaviest[doubt.name].weight:
+            heaviest[doubt.name] = doubt
+    return tuple(heaviest.values())
