@@ -341,3 +341,68 @@ def test_the_ratio_of_the_fleet_is_the_geometric_mean_of_its_guests() -> None:
     (row,) = [row for row in summarise(record(GUESTS, rounds, measured)).fleet_pairs if row.metric == "IOPS"]
     assert (row.guests, row.low, row.high) == (3, pytest.approx(0.5), pytest.approx(4.0))
     assert row.ratio == pytest.approx((2 * 0.5 * 4) ** (1 / 3))
+
+
+RATES = st.integers(1, 4).flatmap(
+    lambda guests: st.lists(st.tuples(*[st.one_of(st.none(), st.integers(1, 10**6))] * guests), min_size=1, max_size=5)
+)
+
+
+@given(RATES)
+def test_whatever_fails_the_fleet_is_the_sum_of_its_guests_in_the_rounds_they_share(
+    rates: list[tuple[int | None, ...]],
+) -> None:
+    """None is a guest that failed that round. The shared rounds are worked out here by hand, from the rates alone."""
+    guests = [guest(f"vm{number}") for number in range(len(rates[0]))]
+    rounds = [round_(index, [of.name for of in guests], block=index) for index in range(len(rates))]
+    measured = [
+        measurement(of, one, float(rate)) if rate else replace(measurement(of, one, 1.0), status="failed", why="EIO")
+        for one, each in zip(rounds, rates, strict=True)
+        for of, rate in zip(guests, each, strict=True)
+    ]
+    summary = summarise(record(guests, rounds, measured))
+    rows = [row for row in summary.guests if row.shared is not None]
+    if not rows:
+        assert summary.fleet == ()
+        assert all(rate is None for each in rates for rate in each)
+        return
+    (fleet,) = summary.fleet
+    names = {row.guest for row in rows}
+    ran = [{of.name for of, rate in zip(guests, each, strict=True) if rate} for each in rates]
+    shared = [turn for turn, who in enumerate(ran) if who == names]
+    assert len(names) == max(map(len, ran))
+    assert (fleet.guests, fleet.rounds_shared, fleet.rounds) == (len(names), len(shared), len(rates))
+    assert all(row.shared is not None and list(row.shared.turns) == shared for row in rows)
+    assert fleet.throughput_bytes_per_s == math.fsum(row.shared.throughput_bytes_per_s for row in rows if row.shared)
+    assert fleet.iops == math.fsum(row.shared.iops for row in rows if row.shared)
+    sums = [sum(rate or 0 for rate in rates[turn]) for turn in shared]
+    assert fleet.iops == pytest.approx(sum(sums) / len(sums))
+    assert fleet.samples == sum(
+        found.read.latency.count
+        for found in measured
+        if found.status == "ok" and found.read and found.round_index in shared
+    )
+
+
+def test_the_fleet_is_no_sum_of_figures_from_different_rounds() -> None:
+    """vm2 failed three of four rounds, in which vm1 had the disk to itself: the only round of both is what the fleet did."""
+    whole = run((2000.0, 0.0), (2000.0, 0.0), (2000.0, 0.0), (1000.0, 900.0))
+    failed = [
+        replace(m, status="failed", why="EIO") if m.guest == "vm2" and m.block < 3 else m for m in whole.measurements
+    ]
+    summary = summarise(replace(whole, measurements=tuple(failed)))
+    (fleet,) = summary.fleet
+    assert (fleet.iops, fleet.status) == (pytest.approx(1900.0), "2 of 2 guests, 1 of 4 rounds")
+    assert row_of(summary.guests, "vm1").iops == pytest.approx(1750.0)
+    assert fleet.doubts == ()
+
+
+def test_guests_that_a_limit_keeps_apart_are_not_summed() -> None:
+    """Two at once of three: each part is a fleet of its own."""
+    first, second = round_(0, ["vm1", "vm2"]), round_(1, ["vm3"])
+    measured = [measurement(of, one, 100.0) for of, one in zip(GUESTS, (first, first, second), strict=True)]
+    rows = summarise(record(GUESTS, [first, second], measured)).fleet
+    assert [(row.scope, row.guests_planned, round(row.iops)) for row in rows] == [
+        ("fleet, part 1 of 2", 2, 200),
+        ("fleet, part 2 of 2", 1, 100),
+    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from measured import WORKLOAD, guest, measurement, record, round_
 
-from calyx_orch.analysis.rows import GuestRow
+from calyx_orch.analysis.rows import GuestRow, SharedRow
 from calyx_orch.analysis.summary import summarise
 from calyx_orch.analysis.verdict import outlier, sentence
 from calyx_orch.model import GuestOutcome, LoadMode, RunRecord, Workload
@@ -22,6 +23,7 @@ def rows(
     hosts: Sequence[str | None] | None = None,
     cv: float | None = 0.01,
 ) -> list[GuestRow]:
+    """Guests that were all measured in the same three rounds."""
     found = []
     for number, value in enumerate(throughput):
         found.append(
@@ -36,13 +38,23 @@ def rows(
                 rounds=3,
                 rounds_planned=3,
                 status="ok",
-                throughput_bytes_per_s=value,
-                cv_between_repetitions=cv,
-                cv_p99_between_repetitions=cv,
-                p99_ns=p99_ns[number] if p99_ns else 1_000_000,
+                shared=SharedRow(
+                    turns=(0, 1, 2),
+                    throughput_bytes_per_s=value,
+                    iops=value,
+                    cv_between_repetitions=cv,
+                    cv_p99_between_repetitions=cv,
+                    p99_ns=p99_ns[number] if p99_ns else 1_000_000,
+                ),
             )
         )
     return found
+
+
+def sharing(row: GuestRow, **changes: Any) -> GuestRow:
+    """The row with changes in what it did in the shared rounds."""
+    assert row.shared is not None
+    return replace(row, shared=replace(row.shared, **changes))
 
 
 def run(
@@ -113,11 +125,11 @@ def test_a_tail_that_scatters_from_round_to_round_is_noise() -> None:
     """Its throughput repeats well, its P99 does not: 30 % more P99 is not its own."""
     even = rows([1000, 1000, 1000], [1_300_000, 1_000_000, 1_000_000])
     assert outlier(even) is not None
-    assert outlier([replace(even[0], cv_p99_between_repetitions=0.15), *even[1:]]) is None
+    assert outlier([sharing(even[0], cv_p99_between_repetitions=0.15), *even[1:]]) is None
 
 
 def test_two_rounds_are_too_few_to_believe_their_spread() -> None:
-    few = [replace(row, rounds=2) for row in rows([850, 1000, 1000], cv=0.001)]
+    few = [sharing(row, turns=(0, 1)) for row in rows([850, 1000, 1000], cv=0.001)]
     assert outlier(few) is None
 
 
@@ -232,3 +244,65 @@ def test_guests_alone_are_told_one_by_one() -> None:
     rounds = [round_(index, [of.name], load=LoadMode.ALONE) for index, of in enumerate(guests)]
     measured = [measurement(of, one, 1000.0) for of, one in zip(guests, rounds, strict=True)]
     assert said(record(guests, rounds, measured)).startswith("2 guests, each alone, did a median of 4.10 MB/s")
+
+
+def test_a_guest_that_was_measured_once_is_compared_with_that_round_of_its_peers() -> None:
+    """vm1 failed three rounds of four; alone vm0 did twice as much. Together they did 41 MB/s, and neither is the slower one."""
+    whole = run(5000, 5000, repetitions=4)
+    measured = []
+    for each in whole.measurements:
+        if each.round_index == 3:
+            measured.append(each)
+        elif each.guest == "vm1":
+            measured.append(replace(each, status="failed", why="EIO"))
+        else:
+            measured.append(measurement(guest("vm0", "hv1"), whole.plan.rounds[each.round_index], 10_000.0))
+    text = said(replace(whole, measurements=tuple(measured)))
+    assert text.startswith(
+        "2 of 2 guests did 41.0 MB/s together at a P99 of 99.8 µs in the 1 of 4 rounds that they share, in "
+    )
+    assert "no guest stands out" in text
+
+
+def test_guests_that_never_ran_in_the_same_round_are_not_compared() -> None:
+    whole = run(1000, 100, repetitions=2)
+    apart = tuple(each for each in whole.measurements if each.round_index == int(each.guest[2:]))
+    text = said(replace(whole, measurements=apart))
+    assert "no guest is compared with another, as no two were measured in the same rounds" in text
+    assert "stands out" not in text
+
+
+FAILED = st.integers(2, 5).flatmap(
+    lambda guests: st.lists(st.lists(st.booleans(), min_size=guests, max_size=guests), min_size=1, max_size=5)
+)
+
+
+@given(FAILED, st.sampled_from(LoadMode))
+def test_no_guest_is_named_for_rounds_that_its_peers_did_not_run(ok: list[list[bool]], load: LoadMode) -> None:
+    """All guests are alike in each round, but a round is the slower the fewer have failed: whoever is named is wronged."""
+    guests = [guest(f"vm{number}", "hv1") for number in range(len(ok[0]))]
+    rounds, measured = [], []
+    for block, each in enumerate(ok):
+        sets = [[of] for of in guests] if load is LoadMode.ALONE else [guests]
+        for names in sets:
+            one = round_(len(rounds), [of.name for of in names], block=block, load=load)
+            rounds.append(one)
+            rate = 10_000.0 / (1 + sum(each) + 10 * block)
+            found = [measurement(of, one, rate, latency_ns=[round(1e9 / rate)] * 10) for of in names]
+            measured += [
+                m if each[guests.index(of)] else replace(m, status="failed", why="EIO")
+                for m, of in zip(found, names, strict=True)
+            ]
+    assert outlier(summarise(record(guests, rounds, measured)).guests) is None
+
+
+def test_a_guest_that_stood_still_is_told_so_in_the_same_breath() -> None:
+    whole = run(1000, 1000, 1000, repetitions=1)
+    frozen = whole.measurements[2]
+    assert frozen.series is not None
+    series = replace(frozen.series, read_ios=(100.0,) * 300 + (0.0,) * 300, read_bytes=(409600.0,) * 300 + (0.0,) * 300)
+    assert frozen.read is not None
+    frozen = replace(frozen, series=series, read=replace(frozen.read, ios=30_000, bytes=30_000 * 4096))
+    text = said(replace(whole, measurements=(*whole.measurements[:2], frozen)))
+    assert "guest vm2 stands out with 50 % less throughput than the median of its peers (stalled 30.0 s)" in text
+    assert "doubtful: stalled 30.0 s on vm2" in text

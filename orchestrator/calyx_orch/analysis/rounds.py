@@ -142,3 +142,18 @@ def intended_latencies(figures: Iterable[Figures]) -> Histogram:
         part for found in figures for part in (found.measurement.read, found.measurement.write) if part is not None
     ]
     return merge(part.latency_intended for part in parts if part.latency_intended is not None)
+
+
+def doubt_labels(figures: Iterable[Figures]) -> tuple[str, ...]:
+    """The labels of the rules that struck, the heaviest of each."""
+    return tuple(doubt.label for doubt in validity.union(doubt for found in figures for doubt in found.doubts))
+
+
+def doubt_names(figures: Iterable[Figures]) -> tuple[str, ...]:
+    """The names of the rules that struck."""
+    return tuple(doubt.name for doubt in validity.union(doubt for found in figures for doubt in found.doubts))
+
+
+def agreed(words: Iterable[str]) -> str:
+    """The word all share; several joined by a slash."""
+    return "/".join(dict.fromkeys(word for word in words if word))

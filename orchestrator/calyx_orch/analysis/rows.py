@@ -17,6 +17,21 @@ class WayRow:
 
 
 @dataclass(frozen=True)
+class SharedRow:
+    """A guest in the rounds that all counted guests of its fleet share; guests are summed and compared by these figures alone.
+
+    `turns` are the places of those rounds among the rounds planned for these guests, from 0.
+    """
+
+    turns: tuple[int, ...]
+    throughput_bytes_per_s: float
+    iops: float
+    p99_ns: int | None
+    cv_between_repetitions: float | None = None
+    cv_p99_between_repetitions: float | None = None
+
+
+@dataclass(frozen=True)
 class GuestRow:
     """One guest under one workload by one engine. None: unknown, or too few samples.
 
@@ -61,11 +76,15 @@ class GuestRow:
     p99_intended_ns: int | None = None
     late_share: float | None = None
     doubt_names: tuple[str, ...] = ()
+    shared: SharedRow | None = None
 
 
 @dataclass(frozen=True)
 class FleetRow:
-    """All guests that ran together: `scope` is `fleet`, or the domain (`storage:pool`, `vm_host:hv1`) under `per_domain`."""
+    """All guests that ran together: `scope` is `fleet`, or the domain (`storage:pool`, `vm_host:hv1`) under `per_domain`.
+
+    All figures come from the `rounds_shared` of its `rounds` in which every one of its `guests` was measured.
+    """
 
     scope: str
     target: str
@@ -94,6 +113,7 @@ class FleetRow:
     doubts: tuple[str, ...]
     labels: tuple[str, ...] = ()
     doubt_names: tuple[str, ...] = ()
+    rounds_shared: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,18 @@
 """A run as rows: each guest, the fleet, calyx against fio, together against alone. All figures come from common windows.
 
 A row is one (guest, target, workload, engine, load) over all its rounds. A percentile comes from merged buckets, a CV has its
-surname in its name, and the fleet's throughput is the sum of its guests' rows. See docs/methods.md for every field.
+surname in its name, and the fleet's throughput is the sum of its guests' in the rounds that they share. See docs/methods.md for
+every field.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from calyx_orch.analysis import comparisons, rounds, validity, variation
-from calyx_orch.analysis.cells import Cell, Key, cells_of, key_of, keys_of
+from calyx_orch.analysis import comparisons, fleet, rounds, validity, variation
+from calyx_orch.analysis.cells import Cell, cells_of
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played
 from calyx_orch.analysis.rows import (
@@ -27,7 +27,7 @@ from calyx_orch.analysis.rows import (
 )
 from calyx_orch.analysis.validity import GATE_ONLY
 from calyx_orch.analysis.variation import mean_known
-from calyx_orch.model import LoadMode, Measurement, Round, RunRecord
+from calyx_orch.model import Measurement, RunRecord
 
 __all__ = [
     "DoubtRow",
@@ -41,18 +41,19 @@ __all__ = [
     "summarise",
 ]
 
-FLEET = "fleet"
-
 
 def summarise(record: RunRecord) -> Summary:
     """Every row of a run, in the inventory's order. Failed measurements count as missing, never as zero."""
     played = rounds.played(record)
     cells = cells_of(record, played)
-    guests = tuple(_guest_row(cell) for cell in cells)
+    fleets = fleet.fleets_of(record, played)
+    of = {(name, one.key): one for one in fleets for name in one.planned}
+    guests = tuple(_guest_row(cell, of[cell.guest, cell.key]) for cell in cells)
+    labels = {cell.key: cell.labels for cell in cells}
     pairs = tuple(comparisons.pair_rows(cells))
     return Summary(
         guests=guests,
-        fleet=tuple(_fleet_rows(record, played, guests)),
+        fleet=tuple(row for one in fleets if (row := fleet.fleet_row(one, labels[one.key])) is not None),
         pairs=pairs,
         fleet_pairs=tuple(comparisons.fleet_pair_rows(pairs)),
         interference=tuple(comparisons.interference_rows(cells)),
@@ -64,7 +65,7 @@ def summarise(record: RunRecord) -> Summary:
 # --- guests ------------------------------------------------------------------------------------------------------
 
 
-def _guest_row(cell: Cell) -> GuestRow:
+def _guest_row(cell: Cell, of: fleet.Fleet) -> GuestRow:
     target, workload, engine, load = cell.key
     row = GuestRow(
         guest=cell.guest,
@@ -78,6 +79,7 @@ def _guest_row(cell: Cell) -> GuestRow:
         rounds_planned=cell.planned,
         status=_status(cell),
         labels=cell.labels,
+        shared=fleet.shared_row(of, cell.guest),
     )
     return row if not cell.figures else _with_figures(row, cell.figures)
 
@@ -115,9 +117,9 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
         skew_median_ns=median(skews) if skews else None,
         skew_max_ns=max(skews, key=abs, default=None),
         skew_bound_ns=max(bounds, default=None),
-        skew_how=_agreed(m.skew_how for m in measured),
-        doubts=_labels(figures),
-        doubt_names=_names(figures),
+        skew_how=rounds.agreed(m.skew_how for m in measured),
+        doubts=rounds.doubt_labels(figures),
+        doubt_names=rounds.doubt_names(figures),
         p99_intended_ns=percentile_or_none(rounds.intended_latencies(figures), 99.0),
         late_share=_late_share(measured),
     )
@@ -170,76 +172,7 @@ def _steal_percent(measurement: Measurement) -> float | None:
     return None if cpu is None or cpu.steal_ns is None else 100.0 * cpu.steal_ns / (cpu.window_ns * cpu.cpus)
 
 
-# --- the fleet ---------------------------------------------------------------------------------------------------
-
-
-def _fleet_rows(record: RunRecord, played: Sequence[Played], guests: Sequence[GuestRow]) -> Iterable[FleetRow]:
-    """A row for each key under which guests ran at once: of the fleet, or under `per_domain` of each domain."""
-    domains = {guest.name: guest.domain for guest in record.plan.inventory.guests}
-    planned: dict[tuple[str, Key], dict[str, None]] = {}
-    at_once: dict[tuple[str, Key], list[Played]] = {}
-    for round_ in record.plan.rounds:
-        if round_.load is not LoadMode.ALONE:
-            planned.setdefault((_scope(round_, domains), key_of(round_)), {}).update(dict.fromkeys(round_.guests))
-    for one in played:
-        if one.round.load is not LoadMode.ALONE:
-            at_once.setdefault((_scope(one.round, domains), key_of(one.round)), []).append(one)
-    rows = {(row.guest, (row.target, row.workload, row.engine, row.load)): row for row in guests}
-    order = {key: place for place, key in enumerate(keys_of(record))}
-    for (scope, key), names in sorted(planned.items(), key=lambda item: order[item[0][1]]):
-        mine = [rows[name, key] for name in names if rows[name, key].rounds]
-        if mine:
-            yield _fleet_row(scope, key, len(names), mine, at_once.get((scope, key), []))
-
-
-def _scope(round_: Round, domains: dict[str, str]) -> str:
-    if round_.load is not LoadMode.PER_DOMAIN:
-        return FLEET
-    mine = list(dict.fromkeys(domains[name] for name in round_.guests))
-    return mine[0] if len(mine) == 1 else FLEET
-
-
-def _fleet_row(scope: str, key: Key, planned: int, mine: Sequence[GuestRow], played: Sequence[Played]) -> FleetRow:
-    target, workload, engine, load = key
-    figures = tuple(found for one in played for found in one.figures)
-    latency = rounds.latencies(figures)
-    throughput = [row.throughput_bytes_per_s or 0.0 for row in mine]
-    spread = variation.between_guests(throughput)
-    skews = [one.largest_skew_ns for one in played if one.largest_skew_ns is not None]
-    bounds = [one.largest_bound_ns for one in played if one.largest_bound_ns is not None]
-    overlaps = [one.overlap for one in played if one.overlap is not None and len(one.figures) > 1]
-    return FleetRow(
-        scope=scope,
-        target=target,
-        workload=workload,
-        engine=engine,
-        load=load,
-        guests=len(mine),
-        guests_planned=planned,
-        rounds=len(played),
-        status=f"{len(mine)} of {planned} guests",
-        throughput_bytes_per_s=math.fsum(throughput),
-        iops=math.fsum(row.iops or 0.0 for row in mine),
-        cv_between_guests=spread.value,
-        cv_reason=spread.reason or spread.warning,
-        p50_ns=percentile_or_none(latency, 50.0),
-        p99_ns=percentile_or_none(latency, 99.0),
-        p999_ns=percentile_or_none(latency, 99.9),
-        samples=latency.count,
-        cpu_percent=mean_known(row.cpu_percent for row in mine),
-        cpu_ns_per_io=mean_known(row.cpu_ns_per_io for row in mine),
-        overlap=min(overlaps, default=None),
-        skew_median_ns=median(skews) if skews else None,
-        skew_max_ns=max(skews, default=None),
-        skew_bound_ns=max(bounds, default=None),
-        skew_how=_agreed(found.measurement.skew_how for found in figures),
-        doubts=_labels(figures),
-        doubt_names=_names(figures),
-        labels=mine[0].labels,
-    )
-
-
-# --- doubts and small things -------------------------------------------------------------------------------------
+# --- doubts ---------------------------------------------------------------------------------------------------------
 
 
 def _doubt_rows(played: Sequence[Played]) -> tuple[DoubtRow, ...]:
@@ -254,17 +187,3 @@ def _doubt_rows(played: Sequence[Played]) -> tuple[DoubtRow, ...]:
         guests = tuple(dict.fromkeys(guest for guest, _ in all_of_it))
         rows.append(DoubtRow(name, worst.label, worst.sentence, worst.remedy, guests, len(all_of_it)))
     return tuple(rows)
-
-
-def _labels(figures: Iterable[Figures]) -> tuple[str, ...]:
-    return tuple(doubt.label for doubt in validity.union(doubt for found in figures for doubt in found.doubts))
-
-
-def _names(figures: Iterable[Figures]) -> tuple[str, ...]:
-    """The names of the rules that struck."""
-    return tuple(doubt.name for doubt in validity.union(doubt for found in figures for doubt in found.doubts))
-
-
-def _agreed(words: Iterable[str]) -> str:
-    """The word all share; several joined by a slash."""
-    return "/".join(dict.fromkeys(word for word in words if word))

@@ -64,8 +64,10 @@ def outlier(rows: Sequence[GuestRow]) -> Outlier | None:
     """The guest or vm_host furthest from the median of its peers, if clearly beyond the noise; None below two guests.
 
     Noise is the larger of three times the spread of the peers (median absolute deviation) and three times the CV between
-    repetitions. A vm_host is named when it has several guests, all of which differ in its direction.
+    repetitions. A vm_host is named when it has several guests, all of which differ in its direction. All figures come from the
+    rounds that the guests share; who was measured in others is compared with nobody.
     """
+    rows = comparable(rows)
     found = [one for metric in ("throughput", "P99") for one in (*_vm_hosts(rows, metric), *_guests(rows, metric))]
     if not found:
         return None
@@ -77,6 +79,16 @@ def outlier(rows: Sequence[GuestRow]) -> Outlier | None:
     return furthest
 
 
+def comparable(rows: Sequence[GuestRow]) -> tuple[GuestRow, ...]:
+    """The largest group of rows whose figures come from the same rounds; under loads with sets of guests, from the same turns."""
+    groups: dict[tuple[int, ...], list[GuestRow]] = {}
+    for row in rows:
+        if row.shared is not None:
+            groups.setdefault(row.shared.turns, []).append(row)
+    largest = max(groups, key=lambda turns: len(groups[turns]), default=None)
+    return () if largest is None else tuple(groups[largest])
+
+
 # --- clauses -----------------------------------------------------------------------------------------------------
 
 
@@ -85,16 +97,20 @@ def _how_it_did(summary: Summary, rows: Sequence[GuestRow]) -> str:
         return "no guest was measured"
     first = rows[0]
     what = f"{first.workload} on {first.target} by {first.engine}"
-    fleet = next((row for row in summary.fleet if _fleet_key(row) == _key(first)), None)
+    fleets = [row for row in summary.fleet if _fleet_key(row) == _key(first)]
+    fleet = fleets[0] if len(fleets) == 1 else None
     if fleet is None or fleet.guests_planned < 2:
-        who = f"guest {first.guest}" if len(rows) == 1 else f"{len(rows)} guests, each {first.load},"
+        each_so = f"in {len(fleets)} sets one after another" if len(fleets) > 1 else f"each {first.load}"
+        who = f"guest {first.guest}" if len(rows) == 1 else f"{len(rows)} guests, {each_so},"
         throughput = median(row.throughput_bytes_per_s or 0.0 for row in rows)
         worst = max((row.p99_ns for row in rows if row.p99_ns is not None), default=None)
         each = "" if len(rows) == 1 else "a median of "
         return f"{who} did {each}{units.format_rate(throughput)}{_p99(worst, rows)} in {what}"
+    shared = f" in the {fleet.rounds_shared} of {fleet.rounds} rounds that they share,"
     return (
         f"{fleet.guests} of {fleet.guests_planned} guests did {units.format_rate(fleet.throughput_bytes_per_s)} "
-        f"{'one after another' if fleet.load == 'staggered' else 'together'}{_p99(fleet.p99_ns, ())} in {what}"
+        f"{'one after another' if fleet.load == 'staggered' else 'together'}{_p99(fleet.p99_ns, ())}"
+        f"{shared if fleet.rounds_shared < fleet.rounds else ''} in {what}"
     )
 
 
@@ -126,6 +142,8 @@ def _where_all_failed(record: RunRecord) -> str:
 
 
 def _who_stands_out(rows: Sequence[GuestRow]) -> str:
+    if len(comparable(rows)) < 2:
+        return "no guest is compared with another, as no two were measured in the same rounds"
     found = outlier(rows)
     if found is None:
         return "no guest stands out"
@@ -136,7 +154,19 @@ def _who_stands_out(rows: Sequence[GuestRow]) -> str:
     metric = "throughput" if found.metric == "throughput" else "P99 latency"
     than = "as much" if found.change > 1 else ""
     comparison = f"{how} {than + ' ' if than else ''}{metric} {'as' if than else 'than'} the median of its peers"
-    return f"{found.kind} {found.name} stands out with {comparison}"
+    return f"{found.kind} {found.name} stands out with {comparison}{_standing_still(found, rows)}"
+
+
+def _standing_still(found: Outlier, rows: Sequence[GuestRow]) -> str:
+    """A guest whose engine or storage stood still for a while is not slow: it is told in the same breath."""
+    labels = [
+        label
+        for row in rows
+        if (row.guest if found.kind == "guest" else row.vm_host) == found.name
+        for name, label in zip(row.doubt_names, row.doubts, strict=True)
+        if name == "stalled"
+    ]
+    return f" ({labels[0]})" if labels else ""
 
 
 def _doubtful(summary: Summary) -> str:
@@ -192,14 +222,18 @@ def _played(record: RunRecord) -> int:
 
 
 def _value(row: GuestRow, metric: str) -> float | None:
-    return row.throughput_bytes_per_s if metric == "throughput" else row.p99_ns
+    """A metric in the rounds that the guest shares with its peers."""
+    if row.shared is None:
+        return None
+    return row.shared.throughput_bytes_per_s if metric == "throughput" else row.shared.p99_ns
 
 
 def _repeats(row: GuestRow, metric: str) -> float | None:
     """The CV between repetitions of a metric; None where there are too few of them to believe it."""
-    if row.rounds < REPETITIONS_MIN:
+    shared = row.shared
+    if shared is None or len(shared.turns) < REPETITIONS_MIN:
         return None
-    return row.cv_between_repetitions if metric == "throughput" else row.cv_p99_between_repetitions
+    return shared.cv_between_repetitions if metric == "throughput" else shared.cv_p99_between_repetitions
 
 
 def _guests(rows: Sequence[GuestRow], metric: str) -> list[Outlier]:
