@@ -9,6 +9,7 @@
     |   `-- AgentError        3   the agent refused or its answer made no sense
     |-- FormatError           3   a document of a guest (fio JSON, a result) cannot be read
     `-- Fault                 4   ours
+        `-- FolderError       4   the run folder cannot be written; what was measured until then is kept
 
 Interrupted runs exit 130; a missed budget or baseline exits 1.
 """
@@ -91,3 +92,7 @@ class FormatError(CalyxError):
 
 class Fault(CalyxError):
     """Something that should not happen: our fault."""
+
+
+class FolderError(Fault):
+    """The run folder on the controller cannot be written: where, and why."""

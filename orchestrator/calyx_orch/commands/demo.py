@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rich.console import Console
-
 from calyx_orch import inventory as inventories
 from calyx_orch import workloads
 from calyx_orch.commands.loopback import LoopbackFleet, demo_inventory
 from calyx_orch.commands.run import RunOptions, run_inventory
 from calyx_orch.model import Inventory
-from calyx_orch.report import wording
+from calyx_orch.report import screen, wording
 
 
 def show(*, guests: int, out: Path | None, quiet: bool) -> int:
@@ -32,7 +30,7 @@ def _introduction(inventory: Inventory, server_kind: str) -> str:
 
 
 async def _show(guests: int, options: RunOptions) -> int:
-    console = Console(highlight=False)
+    console = screen.console()
     async with LoopbackFleet(guests) as fleet:
         text = demo_inventory(fleet)
         inventory = inventories.parse(

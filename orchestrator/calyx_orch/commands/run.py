@@ -18,10 +18,20 @@ from calyx_orch import documents, runner, sources, units, workloads
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
 from calyx_orch.coordination import is_quorum_met
-from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, RefusedError, UsageError
+from calyx_orch.errors import (
+    EXIT_FINE,
+    EXIT_GUEST_FAILED,
+    EXIT_INTERRUPTED,
+    CalyxError,
+    Fault,
+    FolderError,
+    RefusedError,
+    UsageError,
+)
 from calyx_orch.inventory import jobs
 from calyx_orch.model import HostKeyPolicy, Inventory, Plan, RunRecord
 from calyx_orch.names import is_workload
+from calyx_orch.report import screen
 from calyx_orch.report.live import Live, live_for
 from calyx_orch.store import archive
 
@@ -103,21 +113,31 @@ def run_guests(guests: tuple[str, ...], target: str, options: RunOptions, reache
 async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
     """Plan, run, write the report, tell how it went. Returns the exit code."""
     plan = plan_of(inventory, options)
-    console = Console(stderr=options.as_json, highlight=False)
+    console = screen.console(stderr=options.as_json)
     if options.dry_run:
         return _show_plan(plan, options, console)
     guard_growth(plan, allowed=options.allow_growth)
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
+    full: FolderError | None = None
+    signal_number = 0
     try:
         cache = runner.Cache(runner.cache_path(), fresh=options.recalibrate)
         signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet), cache)
+    except FolderError as error:
+        full = error
     except RefusedError as error:
         kept = "holds what the guests said of themselves; nothing was measured"
         raise RefusedError(f"{error}\nrun folder: {folder.path} {kept}") from error
     finally:
         folder.close()
-    record = archive.read(folder.path)
-    tell(record, console, as_json=options.as_json)
+    try:
+        record = archive.read(folder.path)
+        tell(record, console, as_json=options.as_json)
+    except CalyxError:
+        if full is None:
+            raise
+    if full is not None:
+        raise FolderError(f"{full}; what was measured until then is kept: make room, and measure anew") from full
     return 128 + signal_number if signal_number else exit_code(record)
 
 
@@ -193,14 +213,17 @@ async def _run(plan: Plan, folder: archive.RunFolder, live: Live, cache: runner.
         elif len(caught) == 2:
             task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+        heard.append(signal.SIGHUP)
+    for number in heard:
         loop.add_signal_handler(number, on_signal, number)
     try:
         await task
     except asyncio.CancelledError:
         live.note("left at once: agents remove their files when they notice that the controller is gone")
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in heard:
             loop.remove_signal_handler(number)
         live.close()
     return caught[0] if caught else 0
@@ -225,25 +248,35 @@ def exit_code(record: RunRecord) -> int:
 
 
 def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
-    """Write the report beside the run, and show the table and the closing sentence."""
+    """Show the table and the closing sentence, and write the report beside the run.
+
+    Raises FolderError when the report, or Fault when the JSON could not be written; all that could be told was told before.
+    """
     from calyx_orch.analysis import summary as analysis
     from calyx_orch.analysis import verdict
     from calyx_orch.report import page, terminal
 
     summary = analysis.summarise(record)
-    out = page.write(record, summary, out=Path(record.folder) / "report.html")
-    if as_json:
-        print_json(record, summary)
     terminal.show(record, summary, verdict.sentence(record, summary), console)
-    console.print(f"run folder: {record.folder}\nreport: {out}", soft_wrap=True, markup=False)
+    console.print(f"run folder: {record.folder}", soft_wrap=True, markup=False)
+    try:
+        out = page.write(record, summary, out=Path(record.folder) / "report.html")
+        console.print(f"report: {out}", soft_wrap=True, markup=False)
+    finally:
+        if as_json:
+            print_json(record, summary)
 
 
 def print_json(record: RunRecord, summary: Summary) -> None:
-    """Write the result as strict JSON on standard output."""
+    """Write the result as strict JSON on standard output. Raises Fault when it does not take it, unless it was closed."""
     from calyx_orch.report import terminal
 
-    json.dump(terminal.to_json(record, summary), sys.stdout, indent=1, allow_nan=False)
-    sys.stdout.write("\n")
+    out = screen.Screen(sys.stdout)
+    out.write(json.dumps(terminal.to_json(record, summary), indent=1, allow_nan=False) + "\n")
+    out.flush()
+    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
+        again = f"`calyx-orch report {record.folder} --json` writes it again"
+        raise Fault(f"standard output did not take the JSON: {out.failure}; {again}")
 
 
 def _show_plan(plan: Plan, options: RunOptions, console: Console) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,10 +14,11 @@ from typing import Any
 from calyx_orch import coordination as co
 from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
-from calyx_orch.errors import CalyxError
+from calyx_orch.engines import clipped
+from calyx_orch.errors import CalyxError, FolderError
 from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round
 from calyx_orch.report.live import Live
-from calyx_orch.runner import buffers, preflight, preparing, probes, search
+from calyx_orch.runner import border, buffers, preflight, preparing, probes, search
 from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
 from calyx_orch.runner.rounds import RoundRunner, measurements
@@ -74,6 +76,7 @@ class _Run:
     transports: dict[str, transport.Transport] = field(default_factory=dict)
     troubles: dict[str, tuple[str, str]] = field(default_factory=dict)  # guest -> (step, reason)
     guest_notes: dict[str, list[str]] = field(default_factory=dict)
+    stayed: dict[str, list[str]] = field(default_factory=dict)  # guest -> what could not be removed, and why
     notes: list[str] = field(default_factory=list)
     known: dict[str, Mapping[str, Any]] = field(
         default_factory=dict
@@ -306,17 +309,24 @@ class _Run:
         async def guarded(guest: Guest) -> None:
             try:
                 await act(guest)
+            except FolderError:
+                raise
             except CalyxError as error:
                 own = getattr(error, "step", "") or step
                 await self._give_up(guest.name, own, str(error))
+            except Exception as error:  # the last net: one guest's nonsense is that guest's failure only
+                trace = traceback.format_exc()
+                self.folder.note("unexpected", time.monotonic_ns(), guest=guest.name, step=step, trace=trace)
+                await self._give_up(guest.name, step, f"unexpected, see the journal: {type(error).__name__}: {error}")
 
-        await asyncio.gather(*(guarded(guest) for guest in guests))
+        _raise_first(await asyncio.gather(*(guarded(guest) for guest in guests), return_exceptions=True))
 
     def _in_order(self, guests: Sequence[Guest]) -> None:
         """Sort the sessions as the inventory does; they were filled in as guests answered."""
         self.sessions = {guest.name: self.sessions[guest.name] for guest in guests if guest.name in self.sessions}
 
     async def _give_up(self, name: str, step: str, reason: str) -> None:
+        reason = clipped(reason)
         self.troubles.setdefault(name, (step, reason))
         self.display.state(name, "lost", f"{step}: {reason}")
         self.folder.note("gave up", time.monotonic_ns(), guest=name, step=step, reason=reason)
@@ -374,7 +384,8 @@ class _Run:
         """Clean every guest that still answers, bounded; a cancellation ends it."""
         if self.sessions:
             self.display.phase(f"cleaning {_count(self._alive())}")
-        await asyncio.gather(*(self._clean(session) for session in list(self.sessions.values())))
+        cleaning = [self._clean(session) for session in list(self.sessions.values())]
+        _raise_first(await asyncio.gather(*cleaning, return_exceptions=True))
 
     async def _let_go(self) -> None:
         """Close every connection within a moment: an agent whose channel is closed ends by itself and cleans."""
@@ -390,9 +401,15 @@ class _Run:
         try:
             await session.send("stop")
             arrival = await session.ask("clean", answer="cleaned", timeout_s=CLEAN_WITHIN_S)
-            for failure in arrival.message.get("failed") or []:
-                self._note_guest(name, f"could not remove {failure.get('path')}: {failure.get('why')}")
-            self.folder.note("cleaned", time.monotonic_ns(), guest=name, answer=arrival.message)
+            answer = border.checked(arrival.message, "clean")
+            for failure in answer.get("failed") or []:
+                stayed = f"{failure.get('path')}: {failure.get('why')}"
+                self.stayed.setdefault(name, []).append(clipped(stayed))
+                self._note_guest(name, f"could not remove {stayed}")
+            self.folder.note("cleaned", time.monotonic_ns(), guest=name, answer=answer)
+        except FolderError:
+            await session.close()
+            raise
         except CalyxError as error:
             self._note_guest(
                 name, f"cleaning was not confirmed ({error}); the agent removes its files when its channel closes"
@@ -400,6 +417,7 @@ class _Run:
         await session.close()
 
     def _note_guest(self, guest: str, note: str) -> None:
+        note = clipped(note)
         notes = self.guest_notes.setdefault(guest, [])
         if note not in notes:
             notes.append(note)
@@ -419,12 +437,23 @@ class _Run:
         if bad:
             state = "partial" if len(bad) < len(found) else "lost"
             return GuestOutcome(guest.name, state, f"round {bad[0].round_index + 1}", bad[0].why, notes)
+        if guest.name in self.stayed:
+            first, *more = self.stayed[guest.name]
+            reason = f"could not remove {first}{f' and {len(more)} more' if more else ''}: remove it by hand"
+            return GuestOutcome(guest.name, "partial" if found else "lost", "clean", reason, notes)
         return GuestOutcome(guest.name, "measured" if found else "skipped", notes=notes)
 
 
 def _guests_of(plan: Plan) -> list[Guest]:
     named = {name for one in plan.measured for name in one.guests}
     return [guest for guest in plan.inventory.guests if guest.name in named]
+
+
+def _raise_first(ended: Sequence[object]) -> None:
+    """Raise what ended one of several tasks, now that all have ended."""
+    for one in ended:
+        if isinstance(one, BaseException):
+            raise one
 
 
 def _count(guests: Sequence[Guest]) -> str:

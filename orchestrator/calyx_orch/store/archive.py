@@ -15,12 +15,13 @@ Folders are 0700 and files 0600. Names made from guests' or workloads' names are
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,8 +29,10 @@ from urllib.parse import quote
 import pydantic
 
 from calyx_orch import plan as planning
-from calyx_orch.errors import UsageError
+from calyx_orch.errors import FolderError, UsageError
 from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Round, RunRecord
+
+UNFIT_MAX = 4000  # characters of a journal entry that is no strict JSON
 
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)
 _FOUND = pydantic.TypeAdapter(tuple[Found, ...])
@@ -37,7 +40,10 @@ _OUTCOMES = pydantic.TypeAdapter(tuple[GuestOutcome, ...])
 
 
 class RunFolder:
-    """One run on disk, being written. All methods write through to the disk before they return."""
+    """One run on disk, being written. All methods write through to the disk before they return.
+
+    Each raises FolderError when the disk does not take it; what was written before stays whole.
+    """
 
     def __init__(self, path: Path, run_id: str, started_at: str) -> None:
         self.path = path
@@ -65,15 +71,25 @@ class RunFolder:
             raise UsageError(
                 f"cannot make the run folder {folder}: {error.strerror}; name another with --out"
             ) from error
-        _write(folder / "plan.json", planning.to_json(plan))
-        _write(folder / "inventory.yaml", plan.inventory.text)
-        run.finish(status="running", outcomes=(), notes=())
+        try:
+            _write(folder / "plan.json", planning.to_json(plan))
+            _write(folder / "inventory.yaml", plan.inventory.text)
+            run.finish(status="running", outcomes=(), notes=())
+        except FolderError as error:
+            run.close()
+            raise UsageError(f"{error}; nothing was started: name another folder with --out") from error
         return run
 
     def note(self, event: str, at_ns: int, **details: Any) -> None:
         """Add one event to the journal. `at_ns` is the controller's monotonic clock."""
-        line = json.dumps({"at_ns": at_ns, "event": event, **details}, default=_plain, allow_nan=False)
-        _append(self._journal, line + "\n", sync=False)
+        try:
+            line = json.dumps({"at_ns": at_ns, "event": event, **details}, default=_plain, allow_nan=False)
+        except (ValueError, RecursionError) as error:  # the journal is strict JSON, whatever a guest's message holds
+            line = json.dumps(
+                {"at_ns": at_ns, "event": event, "details": repr(details)[:UNFIT_MAX], "unfit": str(error)}
+            )
+        with _writing(self.path / "journal.jsonl"):
+            _append(self._journal, line + "\n", sync=False)
 
     def keep_plan(self, plan: Plan) -> None:
         """Write the plan anew, with what was decided on the way: set-ups, buffers, rounds of searches."""
@@ -90,8 +106,9 @@ class RunFolder:
     def keep_answers(self, round_: Round, guest: str, answers: Answers) -> None:
         """Write one guest's raw answers to one round."""
         folder = self.path / "raw" / quote(round_.name, safe="") / _safe(guest)
-        for each in (folder.parent, folder):  # `parents=True` would make the outer one open to others
-            each.mkdir(mode=0o700, exist_ok=True)
+        with _writing(folder):
+            for each in (folder.parent, folder):  # `parents=True` would make the outer one open to others
+                each.mkdir(mode=0o700, exist_ok=True)
         head = {
             "messages": answers.messages,
             "clock": dataclasses.asdict(answers.clock),
@@ -100,13 +117,14 @@ class RunFolder:
         }
         _write(folder / "messages.json", json.dumps(head, indent=1, default=_plain))
         for name, text in answers.documents.items():
-            _write(folder / _safe(name), text)
+            _write(folder / ("%" + name if name == "messages.json" else _safe(name)), text)
 
     def keep_measurements(self, measurements: Iterable[Measurement]) -> None:
         """Append a round's measurements and flush everything to the disk."""
         lines = b"".join(_MEASUREMENT.dump_json(measurement) + b"\n" for measurement in measurements)
-        _append(self._measurements, lines.decode(), sync=True)
-        os.fsync(self._journal)
+        with _writing(self.path / "measurements.jsonl"):
+            _append(self._measurements, lines.decode(), sync=True)
+            os.fsync(self._journal)
 
     def finish(self, *, status: str, outcomes: tuple[GuestOutcome, ...], notes: tuple[str, ...]) -> None:
         """Write how the run stands: `running`, `finished`, `interrupted` or `failed`."""
@@ -205,9 +223,23 @@ def _append(descriptor: int, text: str, *, sync: bool) -> None:
 def _write(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    descriptor = _open_private(temporary, os.O_TRUNC)
+    with _writing(path):
+        try:
+            descriptor = _open_private(temporary, os.O_TRUNC)
+            try:
+                _append(descriptor, text, sync=True)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn what the disk says into one sentence."""
     try:
-        _append(descriptor, text, sync=True)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
+        yield
+    except OSError as error:
+        raise FolderError(f"cannot write {path}: {error.strerror or error}") from error

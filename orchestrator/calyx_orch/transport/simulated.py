@@ -48,6 +48,12 @@ class Script:
     reachable: bool = True
     fio: bool = True
     arch: str = "x86_64"
+    bend: Callable[[dict[str, Any]], list[bytes]] | None = (
+        None  # a message as it should be -> the lines that come up instead
+    )
+    bend_document: Callable[[str, str], str] | None = None  # name and text of a document -> its text
+    bend_hello: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    stays: tuple[str, ...] = ()  # what cleaning cannot remove
     lines_missed: int = 0  # how many start lines pass before it hears of them
 
 
@@ -156,6 +162,8 @@ class SimulatedChannel:
             "path": path,
             "work": "/tmp/calyx-agent-simulated",
         }
+        if script.bend_hello is not None:
+            hello = script.bend_hello(hello)
         self._put(MARKER.encode() + json.dumps(hello).encode())
 
     # --- the seam ---
@@ -203,7 +211,9 @@ class SimulatedChannel:
         self._arrived.set()
 
     def _say(self, kind: str, **values: Any) -> None:
-        self._put(json.dumps({"type": kind, **values}).encode())
+        message = {"type": kind, **values}
+        for line in [json.dumps(message).encode()] if self._script.bend is None else self._script.bend(message):
+            self._put(line)
 
     def _end(self, status: int | None) -> None:
         if not self._ended:
@@ -368,13 +378,17 @@ class SimulatedChannel:
         )  # fmt: skip
 
     def _document(self, name: str, text: str) -> None:
+        if self._script.bend_document is not None:
+            text = self._script.bend_document(name, text)
         chunks = [text[at : at + CHUNK_CHARACTERS] for at in range(0, len(text), CHUNK_CHARACTERS)] or [""]
         digest = hashlib.sha256(text.encode()).hexdigest()
         for number, chunk in enumerate(chunks):
             self._say("output", name=name, n=number, of=len(chunks), sha256=digest, text=chunk)
 
     def _clean(self) -> None:
-        self._say("cleaned", removed=self._made, failed=[])
+        stays = self._script.stays
+        failed = [{"path": path, "why": "Operation not permitted"} for path in stays]
+        self._say("cleaned", removed=[path for path in self._made if path not in stays], failed=failed)
         self._made = []
 
 
