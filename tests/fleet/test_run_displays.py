@@ -1,0 +1,137 @@
+"""A display that breaks takes no measurement with it: closed pipes, full devices, no Unicode, a terminal that hangs up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calyx_agent import executables as shipped
+from calyx_orch.store import archive
+
+INVENTORY = """\
+workloads:
+  - {name: randread, rw: randread, bs: 4k, iodepth: 4, size: 1m, runtime: 0.5s, ramp_time: 0.1s}
+baselines: none
+repetitions: 1
+settle: 0
+lost_time_probe: 0
+defaults: {transport: local, same_machine: true, agent_dir: BASE/agent, targets: {data: {path: BASE/data, allow_ram: true}}}
+guests: {good1: {}, good2: {}}
+"""
+WITHIN_S = 60
+pytestmark = [pytest.mark.fleet]
+COMMAND = (sys.executable, "-m", "calyx_orch.cli", "run")
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.yaml"
+    if not shipped.available():
+        pytest.skip("no agent executable is built: run `make build`")
+    (tmp_path / "data").mkdir()
+    path.write_text(INVENTORY.replace("BASE", str(tmp_path)), encoding="utf-8")
+    return path
+
+
+def run(inventory: Path, *words: str, shell: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """The real command; `shell` comes after it, and the exit code is the command's own."""
+    out = inventory.parent / "run"
+    line = [
+        "bash",
+        "-c",
+        f'"$@" {shell}; exit ${{PIPESTATUS[0]}}',
+        "run",
+        *COMMAND,
+        str(inventory),
+        "--out",
+        str(out),
+        *words,
+    ]
+    return subprocess.run(
+        line, check=False, capture_output=True, text=True, timeout=WITHIN_S, env={**os.environ, **environment}
+    )
+
+
+def check_whole(inventory: Path) -> None:
+    """Both guests were measured, and the report is there."""
+    record = archive.read(inventory.parent / "run")
+    assert record.status == "finished"
+    assert [outcome.state for outcome in record.outcomes] == ["measured", "measured"]
+    assert (inventory.parent / "run" / "report.html").is_file()
+
+
+def test_a_reader_that_leaves_early_loses_only_what_it_does_not_read(inventory: Path) -> None:
+    """`| head -1`: the run goes on to its end with exit code 0, and nobody complains."""
+    done = run(inventory, shell="| head -1")
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, "")
+    check_whole(inventory)
+
+
+def test_a_full_device_as_standard_output_loses_the_display_only(inventory: Path) -> None:
+    done = run(inventory, shell="> /dev/full")
+    assert (done.returncode, done.stderr) == (0, "")
+    check_whole(inventory)
+
+
+def test_json_that_is_not_taken_is_told(inventory: Path) -> None:
+    """What a program waits for is never lost in silence: exit code 4, and how it is had again."""
+    done = run(inventory, "--json", shell="> /dev/full")
+    assert done.returncode == 4
+    assert "standard output did not take the JSON" in done.stderr
+    assert "Traceback" not in done.stderr
+    check_whole(inventory)
+
+
+def test_no_standard_output_at_all_is_no_trouble(inventory: Path) -> None:
+    done = run(inventory, shell=">&- 2>&-")
+    assert done.returncode == 0
+    check_whole(inventory)
+
+
+def test_a_terminal_without_unicode_gets_likenesses(inventory: Path) -> None:
+    """In ASCII microseconds are `us`, and the run ends with exit code 0."""
+    done = run(inventory, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+    assert " us" in done.stdout
+    check_whole(inventory)
+
+
+async def test_a_terminal_that_hangs_up_interrupts_in_good_order(inventory: Path) -> None:
+    """SIGHUP is heard as SIGTERM is: guests are cleaned and the folder says interrupted. Exit code 129."""
+    status, folder = await _hung_up(inventory, *COMMAND)
+    assert status == 128 + signal.SIGHUP
+    record = archive.read(folder)
+    assert record.status == "interrupted"
+    assert "running" not in (folder / "run.json").read_text()
+    events = [json.loads(line)["event"] for line in (folder / "journal.jsonl").read_text().splitlines()]
+    assert events.count("cleaned") == 2
+
+
+async def test_what_is_told_to_ignore_a_hang_up_does(inventory: Path) -> None:
+    """Under nohup the run goes on."""
+    status, _ = await _hung_up(inventory, "nohup", *COMMAND)
+    assert status == 0
+    check_whole(inventory)
+
+
+async def _hung_up(inventory: Path, *command: str) -> tuple[int, Path]:
+    """Start a run, send SIGHUP once a round has begun, and wait for its end."""
+    folder = inventory.parent / "run"
+    process = await asyncio.create_subprocess_exec(
+        *command, str(inventory), "--out", str(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(WITHIN_S):
+        while b"round 1 of" not in (line := await process.stdout.readline()):
+            assert line, "it ended before its first round"
+        process.send_signal(signal.SIGHUP)
+        await process.stdout.read()
+        return await process.wait(), folder
