@@ -10,6 +10,7 @@ allows nothing but the scripts of this file, by their hashes, so that what slips
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import math
@@ -25,7 +26,7 @@ from markupsafe import Markup, escape
 from calyx_orch import __version__, documents
 from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import Summary
-from calyx_orch.errors import Fault
+from calyx_orch.errors import Fault, FolderError
 from calyx_orch.model import RunRecord
 from calyx_orch.report import dashboard as dashboards
 from calyx_orch.report import figures, tables, wording
@@ -63,7 +64,8 @@ class _Page:
 def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | None = None) -> Path:
     """Write the report of a run to `out` and give that path. Raises UsageError for a faulty dashboard.
 
-    The page is whole or not there: it is written beside `out` and renamed. It stays below 15 MB; Fault otherwise.
+    The page is whole or not there: it is written beside `out` and renamed; FolderError where that fails. It stays below 15 MB;
+    Fault otherwise.
     """
     board = dashboards.read(dashboard)
     drawings, plots = draw(record, summary, board)
@@ -84,8 +86,15 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
             f"the report would have {len(html) / 1e6:.1f} MB, more than {SIZE_MAX / 1e6:.0f}: list fewer figures"
         )
     beside = out.with_name(f".{out.name}.{os.getpid()}")
-    beside.write_bytes(html)
-    beside.replace(out)
+    try:
+        beside.write_bytes(html)
+        beside.replace(out)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise FolderError(
+            f"cannot write the report {out}: {error.strerror or error}; `calyx-orch report RUN --out FILE` draws it elsewhere"
+        ) from error
     return out
 
 
