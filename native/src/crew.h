@@ -71,7 +71,7 @@ struct calyx_worker {
 	uint32_t fsync_flags;
 	bool shaped;
 	int fd;
-	uint64_t data_tag, data_counter;
+	uint64_t data_tag, data_stamp;
 	struct calyx_offsets offsets;
 	struct calyx_pace pace;
 	bool timed; /* I/O may have to wait for its time */

@@ -42,15 +42,6 @@ uint64_t calyx_data_tag(uint64_t data_seed, uint32_t thread)
 	return calyx_random_next(&state);
 }
 
-void calyx_data_stamp(void *buffer, size_t length, uint64_t tag, uint64_t *counter)
-{
-	for (size_t at = 0; at + 2 * sizeof(uint64_t) <= length; at += CALYX_DATA_BLOCK) {
-		uint64_t stamp[2] = {tag, (*counter)++};
-
-		memcpy((unsigned char *)buffer + at, stamp, sizeof(stamp));
-	}
-}
-
 uint32_t calyx_dedupe_next(struct calyx_dedupe *dedupe)
 {
 	dedupe->owed += dedupe->percent;

@@ -84,7 +84,7 @@ TWICE bool prepare_next(struct calyx_worker *w, bool shaped)
 	slot->buffer = w->pool + ((uint64_t)index * w->turns + slot->turn) * job->bs;
 	if (next.direction == CALYX_DIR_WRITE) {
 		slot->turn = slot->turn + 1 < w->turns ? slot->turn + 1 : 0;
-		calyx_data_stamp(slot->buffer, job->bs, w->data_tag, &w->data_counter);
+		calyx_data_stamp(slot->buffer, job->bs, &w->data_stamp);
 	}
 	if (next.direction != CALYX_DIR_SYNC)
 		w->pace.issued++;

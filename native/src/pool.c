@@ -37,9 +37,10 @@ uint64_t calyx_pool_bytes(const struct calyx_job *job, uint32_t *turns)
 void calyx_pool_fill(struct calyx_worker *w)
 {
 	const struct calyx_job *job = &w->crew->job;
-	uint64_t once = job->bs * job->iodepth, counter = 1ull << 63; /* apart from what writes will count */
+	uint64_t once = job->bs * job->iodepth, stamp;
 
-	w->data_tag = calyx_data_tag(job->data_seed, w->index);
+	w->data_tag = w->data_stamp = calyx_data_tag(job->data_seed, w->index);
+	stamp = w->data_tag + (1ull << 63); /* as far from the stamps of writes as can be */
 	if (calyx_rw_writes(job->rw))
 		calyx_data_fill_compressible(w->pool, w->pool_bytes, w->data_tag, job->compress_percentage);
 	else
@@ -52,5 +53,5 @@ void calyx_pool_fill(struct calyx_worker *w)
 	}
 	w->dedupe = (struct calyx_dedupe){.percent = job->dedupe_percentage, .originals = count_originals(job)};
 	w->originals = w->pool + w->pool_bytes - w->dedupe.originals * job->bs;
-	calyx_data_stamp(w->originals, w->dedupe.originals * job->bs, w->data_tag, &counter);
+	calyx_data_stamp(w->originals, w->dedupe.originals * job->bs, &stamp);
 }

@@ -26,11 +26,10 @@ static void take_data(struct calyx_worker *w, uint32_t index, uint32_t length)
 	}
 	slot->buffer = w->pool + ((uint64_t)index * w->turns + slot->turn) * job->bs;
 	slot->turn = slot->turn + 1 < w->turns ? slot->turn + 1 : 0;
+	calyx_data_stamp(slot->buffer, length, &w->data_stamp);
 	if (job->verify)
 		w->shapes[index].generation =
 			calyx_verify_begin_write(&w->verify, slot->buffer, length, slot->offset, w->data_tag);
-	else
-		calyx_data_stamp(slot->buffer, length, w->data_tag, &w->data_counter);
 }
 
 void calyx_shape_prepare(struct calyx_worker *w, uint32_t index, uint32_t length)

@@ -23,6 +23,7 @@
 #include "verify.h"
 
 #define CHUNK_BYTES (1u << 20)
+#define LAYOUT 0x6c61796f7574ull /* "layout": apart from what a job writes by the same seed */
 #define DIRECT_ALIGNMENT 4096u
 #define EXTENTS_AT_ONCE 256u
 #define NOT_WRITTEN (FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN)
@@ -102,7 +103,8 @@ static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_byt
 		     uint64_t *written)
 {
 	bool direct = calyx_sys->set_flags(fd, O_DIRECT) == 0;
-	uint64_t started_ns = calyx_now_ns(), state = data_seed;
+	/* Mixed first: seeds that lie a step of the generator apart would else give the same chunks, one later. */
+	uint64_t started_ns = calyx_now_ns(), seed = data_seed, state = calyx_random_next(&seed);
 	int error;
 
 	for (*written = 0; *written < size;) {
@@ -123,6 +125,11 @@ static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_byt
 	/* What went through the page cache must not be read back from there. */
 	calyx_sys->forget_cache(fd);
 	return error;
+}
+
+uint64_t calyx_layout_seed(uint64_t seed, uint32_t file)
+{
+	return calyx_data_tag(seed ^ LAYOUT, file);
 }
 
 static int lay_out(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s, bool verify,

@@ -222,6 +222,8 @@ struct calyx_layout {
 	uint64_t written_bytes, extents, unwritten_bytes, hole_bytes;
 	bool fiemap; /* false: the file system cannot say */
 };
+/* The data_seed of one of several files by a seed of them all: no two are alike, whatever the seeds. */
+uint64_t calyx_layout_seed(uint64_t seed, uint32_t file);
 int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
 			bool (*progress)(void *context, uint64_t written_bytes), void *context,
 			struct calyx_layout *layout, char *reason);
