@@ -26,6 +26,7 @@
 #include "protocol.h"
 #include "sha256.h"
 
+#define ARM_WITHIN_MS 120000 /* what is ready waits this long for its start line */
 #define CALYX_AGENT_VERSION "0.1.0"
 
 /* Lines on their way up; any thread may add. */
@@ -96,6 +97,8 @@ bool command_killed(struct command *command);
 void command_sleep(struct command *command, unsigned int *seen, uint64_t until_ns);
 /* From here on the command can be armed (crew or gate, the other is NULL); NULL, NULL takes that back. */
 void command_offer(struct command *command, struct calyx_crew *crew, struct gate *gate);
+/* Takes the offer back unless it was armed in time: the start line then, else 0. */
+uint64_t command_withdraw(struct command *command);
 /* The start line; 0 while not armed. */
 uint64_t command_start_ns(struct command *command);
 /* Refuses: the closing message of a command that could not be done. */

@@ -243,6 +243,8 @@ static const char *why_ended(const struct child *child)
 		return "stuck in the kernel: not even KILL ended it within 5 s (D state?)";
 	if (child->too_long)
 		return "its output passed 64 MiB and was thrown away";
+	if (child->given_up[0])
+		return child->given_up;
 	if (child->timed_out)
 		return child->kill_ns ? "ended by KILL: it went on past its deadline and ignored TERM"
 				      : "ended by TERM: it went on past its deadline";

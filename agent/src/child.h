@@ -20,6 +20,7 @@ struct child {
 	bool ended;	  /* the program itself; `status` is as waitpid says */
 	int status;
 	bool stopped, timed_out, too_long, stuck; /* why it was ended; stuck: not even KILL ended it in time */
+	char given_up[96];			  /* why, when it was not for its own doing */
 	uint64_t ended_at_ns, term_ns, kill_ns;	  /* 0: not yet */
 };
 

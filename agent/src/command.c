@@ -173,6 +173,21 @@ void command_offer(struct command *command, struct calyx_crew *crew, struct gate
 	pthread_mutex_unlock(&command->lock);
 }
 
+uint64_t command_withdraw(struct command *command)
+{
+	uint64_t start_ns;
+
+	pthread_mutex_lock(&command->lock);
+	start_ns = command->start_ns;
+	if (!start_ns) {
+		command->crew = NULL;
+		command->gate = NULL;
+		command->state = COMMAND_WORKING;
+	}
+	pthread_mutex_unlock(&command->lock);
+	return start_ns;
+}
+
 uint64_t command_start_ns(struct command *command)
 {
 	uint64_t start_ns;

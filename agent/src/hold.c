@@ -17,7 +17,7 @@
 #include "proc.h"
 #include "usage.h"
 
-#define KEYS "hold arg* ramp_ns runtime_ns collect* deadline_ns timeout_ms"
+#define KEYS "hold arg* ramp_ns runtime_ns collect* deadline_ns timeout_ms arm_within_ms"
 #define TIME_MAX_NS (24 * 366 * 3600ull * SECOND_NS)
 #define READY_TIMEOUT_MS 120000
 #define DEADLINE_GRACE_NS (30 * SECOND_NS)
@@ -31,7 +31,7 @@ struct hold {
 	struct child child;
 	struct usage *usage;
 	const char **arguments, **collect;
-	uint64_t waiters, ramp_ns, runtime_ns, deadline_ns, timeout_ms, start_ns;
+	uint64_t waiters, ramp_ns, runtime_ns, deadline_ns, timeout_ms, arm_within_ms, start_ns;
 	unsigned int seen;
 	uint64_t released_ns, base_bytes;
 	pid_t watched[WATCHED_MAX];
@@ -47,6 +47,7 @@ static int parse(struct hold *hold, char *why)
 	    line_number(line, "ramp_ns", 0, TIME_MAX_NS, &hold->ramp_ns, why) ||
 	    line_number(line, "runtime_ns", 0, TIME_MAX_NS, &hold->runtime_ns, why) ||
 	    line_number(line, "timeout_ms", READY_TIMEOUT_MS, TIME_MAX_NS / MS_NS, &hold->timeout_ms, why) ||
+	    line_number(line, "arm_within_ms", 0, TIME_MAX_NS / MS_NS, &hold->arm_within_ms, why) ||
 	    line_number(line, "deadline_ns", hold->ramp_ns + hold->runtime_ns + grace_ns, TIME_MAX_NS,
 			&hold->deadline_ns, why))
 		return -EINVAL;
@@ -54,6 +55,8 @@ static int parse(struct hold *hold, char *why)
 		snprintf(why, WHY_MAX, "a held 'exec' needs hold= of at least 1, runtime_ns= and arg=");
 		return -EINVAL;
 	}
+	if (!hold->arm_within_ms)
+		hold->arm_within_ms = ARM_WITHIN_MS;
 	hold->arguments = line_list(line, "arg");
 	hold->collect = line_list(line, "collect");
 	if (!hold->arguments || !hold->collect) {
@@ -92,11 +95,25 @@ static bool wait_for_arrivals(struct hold *hold)
 	return true;
 }
 
+/* False when the program ended before it was armed, also because it was not armed in time. */
 static bool wait_for_arm(struct hold *hold)
 {
-	while (!(hold->start_ns = command_start_ns(hold->command)))
-		if (step(hold, moment_now_ns() + 50 * MS_NS, UINT64_MAX))
+	uint64_t until_ns = moment_now_ns() + hold->arm_within_ms * MS_NS;
+	bool given_up = false;
+
+	while (!(hold->start_ns = command_start_ns(hold->command))) {
+		if (!given_up && moment_now_ns() >= until_ns && !command_stopped(hold->command)) {
+			if (command_withdraw(hold->command))
+				continue;
+			given_up = hold->child.timed_out = true;
+			snprintf(hold->child.given_up, sizeof(hold->child.given_up),
+				 "it was ready, but no start line came within %llu ms",
+				 (unsigned long long)hold->arm_within_ms);
+			gate_abort(&hold->gate);
+		}
+		if (step(hold, moment_now_ns() + 50 * MS_NS, given_up ? until_ns : UINT64_MAX))
 			return false;
+	}
 	return true;
 }
 

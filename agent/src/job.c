@@ -14,7 +14,7 @@
 	"setup "                                                                                                       \
 	"refill buffers files deadline_ns ramp_extra_ns iopoll huge numa "                                             \
 	"bssplit bssplit_write offset rate arrival random_distribution fdatasync sync end_fsync "                      \
-	"buffer_compress_percentage dedupe_percentage verify thinktime_us thinktime_blocks cpus_allowed"
+	"buffer_compress_percentage dedupe_percentage verify thinktime_us thinktime_blocks cpus_allowed arm_within_ms"
 #define HOUR_NS (3600ull * 1000000000ull)
 #define TIME_MAX_NS (24 * 366 * HOUR_NS)
 #define DEADLINE_GRACE_NS 30000000000ull
@@ -184,6 +184,8 @@ int job_parse(const struct line *line, struct job *job, char *why)
 		error = parse_words(line, &parsed.job, why);
 	if (!error)
 		error = parse_word_numbers(line, &parsed.job, why);
+	if (!error)
+		error = line_number(line, "arm_within_ms", 0, TIME_MAX_NS / 1000000, &parsed.arm_within_ms, why);
 	if (!error)
 		error = parse_places(line, &parsed.job, why);
 	if (error)

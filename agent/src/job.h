@@ -13,6 +13,7 @@
 struct job {
 	struct calyx_job job;
 	const char **paths;
+	uint64_t arm_within_ms; /* 0: not said */
 };
 
 int job_parse(const struct line *line, struct job *job, char *why);

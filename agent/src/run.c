@@ -5,6 +5,7 @@
 #include "agent.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "document.h"
@@ -88,15 +89,28 @@ static void close_result(struct command *command, const char *status, const char
 	message_end(&json);
 }
 
-/* 0 when the start line is set, else the command was stopped before. */
-static uint64_t wait_for_arm(struct command *command)
+/* The start line, or 0: the command was stopped before, or given up, and can no longer be armed. */
+static uint64_t wait_for_arm(struct command *command, uint64_t within_ms)
 {
+	uint64_t until_ns = moment_now_ns() + within_ms * MS_NS;
 	unsigned int seen = 0;
-	uint64_t start_ns;
 
-	while (!(start_ns = command_start_ns(command)) && !command_stopped(command))
-		command_sleep(command, &seen, moment_now_ns() + SECOND_NS);
-	return start_ns;
+	while (!command_start_ns(command) && !command_stopped(command) && moment_now_ns() < until_ns)
+		command_sleep(command, &seen, until_ns);
+	return command_withdraw(command);
+}
+
+static void close_unstarted(struct command *command, uint64_t within_ms)
+{
+	char why[WHY_MAX];
+
+	if (command_stopped(command)) {
+		close_result(command, "stopped", "stopped before its start");
+		return;
+	}
+	snprintf(why, sizeof(why), "it was ready, but no start line came within %llu ms",
+		 (unsigned long long)within_ms);
+	close_result(command, "failed", why);
 }
 
 /* From the start line to the end. 0, or -ETIME when not even the deadline ended the crew. */
@@ -154,15 +168,17 @@ static void tell(struct command *command, const struct calyx_job *job, struct ca
 }
 
 /* False when the crew hangs in the kernel: its threads still use the job's memory, and all of it is left behind. */
-static bool run_job(struct command *command, const struct calyx_job *job, struct calyx_crew *crew)
+static bool run_job(struct command *command, const struct job *told, struct calyx_crew *crew)
 {
+	uint64_t within_ms = told->arm_within_ms ? told->arm_within_ms : ARM_WITHIN_MS;
+	const struct calyx_job *job = &told->job;
 	struct usage *usage = NULL;
 	uint64_t start_ns;
 	int error;
 
 	command_offer(command, crew, NULL);
 	send_ready(command, calyx_crew_setup(crew));
-	start_ns = wait_for_arm(command);
+	start_ns = wait_for_arm(command, within_ms);
 	if (start_ns) {
 		usage = usage_begin(USAGE_SELF, start_ns + job->ramp_ns, start_ns + job->ramp_ns + job->runtime_ns);
 		error = watch(command, job, crew, start_ns);
@@ -174,7 +190,7 @@ static bool run_job(struct command *command, const struct calyx_job *job, struct
 		}
 		tell(command, job, crew, usage);
 	} else {
-		close_result(command, "stopped", "stopped before its start");
+		close_unstarted(command, within_ms);
 	}
 	command_offer(command, NULL, NULL);
 	calyx_crew_close(crew);
@@ -197,6 +213,6 @@ void work_run(struct command *command)
 	error = calyx_crew_open(&job.job, &crew, why);
 	if (error)
 		command_refuse(command, error, "%s", why);
-	if (error || run_job(command, &job.job, crew))
+	if (error || run_job(command, &job, crew))
 		job_free(&job);
 }

@@ -160,3 +160,17 @@ def test_a_file_to_collect_that_was_never_written_is_told(agent: AgentProcess) -
     exited = agent.until("exited")
     assert agent.documents["there.log"] == "1\n"
     assert exited["missing"] == [{"name": "gone.log", "why": "No such file or directory"}]
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_program_that_is_never_armed_is_ended_with_a_reason(agent: AgentProcess, stubborn: bool) -> None:
+    """Nothing stays loaded because a controller forgot it; the work directory is empty afterwards."""
+    text = f'{"trap : TERM; " if stubborn else ""}sh -c "{waiter(agent)}"; sleep 60'
+    agent.send("exec", ("hold", 1), *script(text), runtime_ns=1000 * MS, arm_within_ms=150)
+    agent.until("ready")
+    exited = agent.until("exited", timeout_s=20)
+    assert (exited["timed_out"], exited["stopped"], exited["released_ns"]) == (True, False, None)
+    assert exited["why"] == "it was ready, but no start line came within 150 ms"
+    assert files_below(Path(agent.hello["work"])) == []
+    agent.send("arm", start_ns=agent.now_ns() + 1000 * MS)
+    assert "nothing is ready" in agent.until("refused")["why"]

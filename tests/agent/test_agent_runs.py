@@ -78,6 +78,18 @@ def test_a_stop_ends_a_run_early_and_keeps_what_was_measured(agent: AgentProcess
     assert json.loads(agent.documents["result"])["engine"] == "calyx"
 
 
+def test_what_is_never_armed_is_given_up_with_a_reason(agent: AgentProcess, target: Path) -> None:
+    paths = prepare(agent, target)
+    ready(agent, paths, runtime_ns=60_000 * MS, arm_within_ms=150)
+    why = "it was ready, but no start line came within 150 ms"
+    assert agent.until("result", timeout_s=3) == {"type": "result", "status": "failed", "why": why}
+    agent.send("arm", start_ns=agent.now_ns() + 100 * MS)
+    assert "nothing is ready" in agent.until("refused")["why"]
+    ready(agent, paths, runtime_ns=100 * MS, arm_within_ms=10_000)
+    agent.arm(20 * MS)
+    assert agent.until("result")["status"] == "ok"
+
+
 def test_a_stop_before_the_arm_is_answered_as_stopped(agent: AgentProcess, target: Path) -> None:
     ready(agent, prepare(agent, target), runtime_ns=1000 * MS)
     agent.send("stop")
