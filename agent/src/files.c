@@ -51,7 +51,7 @@ int files_make_directory(struct record *record, const char *parent, unsigned int
 	if (free_place == MADE_MAX)
 		return -EMFILE;
 	/* Noted before it is made, so that whoever ends the agent in between leaves nothing. */
-	if (snprintf(record->made[free_place], PATH_MAX, "%s/.calyx-orch-XXXXXX", parent) >= PATH_MAX) {
+	if (snprintf(record->made[free_place], PATH_MAX, "%s/" MADE_PREFIX "XXXXXX", parent) >= PATH_MAX) {
 		record->made[free_place][0] = 0;
 		return -ENAMETOOLONG;
 	}
@@ -68,15 +68,16 @@ static int remove_entries(int directory_fd, int depth);
 
 static int remove_entry(int directory_fd, const char *name, int depth)
 {
-	int fd, error;
+	int fd, error, refused;
 
 	if (!unlinkat(directory_fd, name, 0))
 		return 0;
-	if (errno != EISDIR && errno != EPERM)
-		return -errno;
+	refused = errno;
+	if (refused != EISDIR && refused != EPERM)
+		return -refused;
 	fd = openat(directory_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return -errno;
+		return errno == ENOTDIR ? -refused : -errno; /* EPERM of a file is the file's own */
 	error = depth < DEPTH_MAX ? remove_entries(fd, depth + 1) : -ELOOP;
 	if (!error && unlinkat(directory_fd, name, AT_REMOVEDIR))
 		error = -errno;
@@ -121,17 +122,24 @@ int files_remove_tree(const char *path)
 	return error == -ENOENT ? 0 : error;
 }
 
-int files_remove_directory(const char *path)
+int files_remove_directory(struct record *record, unsigned int place)
 {
 	uint64_t until_ns = moment_now_ns() + BUSY_NS;
 	int error;
 
+	/* Before the file goes: network file systems keep what is removed while it is open, and the directory with it.
+	 */
+	if (record->held[place])
+		close(record->held[place]);
+	record->held[place] = 0;
 	do {
-		error = files_remove_tree(path);
+		error = files_remove_tree(record->made[place]);
 		if (error != -EBUSY && error != -ENOTEMPTY)
 			break;
 		moment_sleep_until(moment_now_ns() + 20 * MS_NS);
 	} while (moment_now_ns() < until_ns);
+	if (!error)
+		record->made[place][0] = 0;
 	return error;
 }
 
@@ -148,12 +156,13 @@ int files_clean(struct record *record, struct buffer *out)
 	}
 	json_array(&failed);
 	for (unsigned int i = 0; i < MADE_MAX; i++) {
-		char *path = record->made[i];
+		char path[PATH_MAX];
 		int error;
 
-		if (!path[0])
+		if (!record->made[i][0])
 			continue;
-		error = files_remove_directory(path);
+		memcpy(path, record->made[i], sizeof(path));
+		error = files_remove_directory(record, i);
 		if (error) {
 			failures++;
 			json_object(&failed);
@@ -164,7 +173,6 @@ int files_clean(struct record *record, struct buffer *out)
 		}
 		if (out)
 			json_text(&removed, NULL, path);
-		path[0] = 0;
 	}
 	json_array_end(&failed);
 	if (out) {

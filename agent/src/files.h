@@ -13,12 +13,15 @@
 #include "json.h"
 
 #define MADE_MAX 64
+#define MADE_PREFIX ".calyx-orch-"
+#define MADE_RANDOM 6 /* characters that mkdtemp chooses */
 
 /* Lives in memory that the guard shares, so that it can remove what a killed agent left. An empty path is a free place.
  */
 struct record {
 	char work[PATH_MAX];
 	char made[MADE_MAX][PATH_MAX];
+	int held[MADE_MAX];		     /* the agent's descriptors of the notes in them (owner.h); 0: none */
 	_Atomic uint64_t heard_ns, lease_ns; /* when a line came down last; 0: no lease */
 };
 
@@ -26,9 +29,9 @@ struct record {
 int files_make_work(struct record *record, const char *executable);
 /* Makes a directory for layouts below `parent`; *place is its index in record->made. 0 or -errno. */
 int files_make_directory(struct record *record, const char *parent, unsigned int *place);
-/* Removes a directory that was made and its files; retries for a second while it is busy. 0 or -errno, ENOENT is fine.
- */
-int files_remove_directory(const char *path);
+/* Removes a directory that was made, with its files; retries for a second while it is busy. Its place is free then. 0
+ * or -errno, ENOENT is fine. */
+int files_remove_directory(struct record *record, unsigned int place);
 /* Removes all that was made; when `out` is given it gets the `cleaned` message. The number that could not be removed.
  */
 int files_clean(struct record *record, struct buffer *out);

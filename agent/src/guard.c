@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,8 @@ static bool is_agent_dead(struct watch *watch)
 static int clean_after(struct watch *watch)
 {
 	child_kill_all(5 * SECOND_NS);
+	/* Those were descriptors of another process, which took them along. */
+	memset(watch->record->held, 0, sizeof(watch->record->held));
 	if (files_clean(watch->record, NULL))
 		dprintf(STDERR_FILENO, "calyx-agent: killed, and not all of its files could be removed\n");
 	if (watch->record->work[0])

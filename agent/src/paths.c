@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "owner.h"
 #include "place.h"
 
 static void write_mount(struct json *json, const char *path)
@@ -138,5 +139,6 @@ void facts_write_path(struct json *json, const char *path)
 		json_null(json, "is_ram");
 	else
 		json_bool(json, "is_ram", place_is_ram(path));
+	owner_write_stale(json, path);
 	json_object_end(json);
 }

@@ -11,17 +11,19 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "moment.h"
+#include "owner.h"
 
-#define KEYS "path size files seed max_bytes_per_s verify"
+#define KEYS "path size files seed max_bytes_per_s verify run by"
 #define FILE_FACTS_BYTES 180 /* of a file in the answer, without its directory; also of the answer around them */
-/* The golden ratio in 64 bits: seeds of files differ in about half of their bits. */
-#define SEED_STEP 0x9e3779b97f4a7c15ull
+#define BESIDE_FILES 2	     /* the directory and the note in it */
 
 struct layout_job {
 	struct command *command;
 	const char *parent;
+	struct owner owner;
 	uint64_t size, files, seed, max_bytes_per_s;
 	bool verify;	     /* blocks that verify=crc32c can check */
 	uint64_t done_bytes; /* of the files before the present one */
@@ -36,6 +38,24 @@ static size_t escaped_size(const char *text)
 	for (size_t i = 0; i < length; i++)
 		size += json_escaped_size((unsigned char)text[i], utf8);
 	return size;
+}
+
+/* A name that is written into a note of one line each; "" when it is absent. */
+static int parse_name(const struct line *line, const char *key, char name[OWNER_TEXT], char *why)
+{
+	const char *text = line_get(line, key);
+
+	name[0] = 0;
+	for (const char *at = text; at && *at; at++) {
+		if ((unsigned char)*at < ' ' || at - text >= OWNER_TEXT - 1) {
+			snprintf(why, WHY_MAX, "%s= is a name of at most %d bytes without control characters", key,
+				 OWNER_TEXT - 1);
+			return -EINVAL;
+		}
+	}
+	if (text)
+		snprintf(name, OWNER_TEXT, "%s", text);
+	return 0;
 }
 
 static int parse(struct layout_job *job, char *why)
@@ -53,6 +73,8 @@ static int parse(struct layout_job *job, char *why)
 		return -EINVAL;
 	}
 	job->verify = verify && !strcmp(verify, "crc32c");
+	if (parse_name(line, "run", job->owner.run, why) || parse_name(line, "by", job->owner.by, why))
+		return -EINVAL;
 	job->parent = line_get(line, "path");
 	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
 		snprintf(why, WHY_MAX, "'prepare' needs path= (absolute), size= and files=, both above 0");
@@ -92,9 +114,9 @@ static int check_parent(const struct layout_job *job, char *why)
 			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->size * job->files);
 		return -ENOSPC;
 	}
-	if (space.f_files && job->files + 1 > space.f_favail) {
+	if (space.f_files && job->files + BESIDE_FILES > space.f_favail) {
 		snprintf(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed",
-			 job->parent, (uint64_t)space.f_favail, job->files + 1);
+			 job->parent, (uint64_t)space.f_favail, job->files + BESIDE_FILES);
 		return -ENOSPC;
 	}
 	return 0;
@@ -135,7 +157,7 @@ static int lay_out(struct layout_job *job, const char *directory, struct json *j
 
 		snprintf(path, sizeof(path), "%s/job.%" PRIu64, directory, i);
 		error = (job->verify ? calyx_target_layout_verified
-				     : calyx_target_layout)(path, job->size, job->seed + i * SEED_STEP,
+				     : calyx_target_layout)(path, job->size, calyx_layout_seed(job->seed, (uint32_t)i),
 							    job->max_bytes_per_s, on_progress, job, &layout, why);
 		if (error)
 			return error;
@@ -158,6 +180,40 @@ static void refuse_layout(struct layout_job *job, int error, const char *why)
 		command_refuse(job->command, error, "%s", error == -ECANCELED ? "stopped while laying out files" : why);
 }
 
+/* Said before the first byte is written: should nobody here live to remove it, the controller knows where it is. */
+static void send_making(struct layout_job *job, const char *directory)
+{
+	struct buffer lines = {0};
+	struct json json = message_begin(&lines, "making");
+
+	json_text(&json, "directory", directory);
+	message_end(&json);
+	command_send(job->command, &lines);
+}
+
+/* Makes the directory, unless a living agent of another run has one beside it. */
+static int settle(struct layout_job *job, unsigned int *place, char *why)
+{
+	struct record *record = job->command->agent->record;
+	int error = owner_check(job->parent, &job->owner, why);
+
+	if (error)
+		return error;
+	error = files_make_directory(record, job->parent, place);
+	if (!error) {
+		error = owner_settle(record->made[*place], &job->owner);
+		if (error < 0) {
+			files_remove_directory(record, *place);
+		} else {
+			record->held[*place] = error;
+			error = 0;
+		}
+	}
+	if (error)
+		snprintf(why, WHY_MAX, "cannot make a directory in %.300s: %s", job->parent, strerror(-error));
+	return error;
+}
+
 static void make_files(struct layout_job *job, unsigned int place)
 {
 	struct record *record = job->command->agent->record;
@@ -175,8 +231,7 @@ static void make_files(struct layout_job *job, unsigned int place)
 	error = lay_out(job, record->made[place], &json, why);
 	if (error) {
 		buffer_free(&message);
-		if (!files_remove_directory(record->made[place]))
-			record->made[place][0] = 0;
+		files_remove_directory(record, place);
 		refuse_layout(job, error, why);
 		return;
 	}
@@ -204,15 +259,17 @@ void work_prepare(struct command *command)
 	if (!error)
 		error = check_parent(&job, why);
 	if (!error) {
-		error = files_make_directory(command->agent->record, job.parent, &place);
-		if (error)
-			snprintf(why, sizeof(why), "cannot make a directory in %.300s: %s", job.parent,
-				 strerror(-error));
+		int entered = owner_enter(job.parent);
+
+		error = settle(&job, &place, why);
+		if (entered >= 0)
+			close(entered);
 	}
 	if (error) {
 		command_refuse(command, error, "%s", why);
 		return;
 	}
+	send_making(&job, command->agent->record->made[place]);
 	atomic_store(&command->total_bytes, job.size * job.files);
 	make_files(&job, place);
 }

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who uses a target directory: each directory that `prepare` makes holds a note, a small file that its agent keeps
+ * locked for as long as it lives. So nobody has to trust a process number or a clock:
+ *
+ *   locked, of another run      two measurements would halve each other: refused, naming the holder
+ *   locked, of the same run     guests on one machine, or on one shared file system: let in
+ *   not locked, of this machine its agent is dead: left over (`stale`)
+ *   not locked, of another one  not known: not all file systems carry locks to other machines
+ *
+ * What belongs to another user is not looked at: it could be a trap, and says nothing that can be trusted.
+ */
+#ifndef CALYX_AGENT_OWNER_H
+#define CALYX_AGENT_OWNER_H
+
+#include "json.h"
+
+#define OWNER_TEXT 128
+
+/* `run` empty: of no run that is known, which neither refuses nor is refused. */
+struct owner {
+	char run[OWNER_TEXT], by[OWNER_TEXT];
+};
+
+/* Only one agent at a time looks and settles in a directory: a descriptor to be closed, or -1 where the file system has
+ * no locks for directories. Waits for at most a second. */
+int owner_enter(const char *parent);
+/* 0, or -EBUSY with a sentence (WHY_MAX bytes) when a living agent of another run has files in `parent`. */
+int owner_check(const char *parent, const struct owner *owner, char *why);
+/* Writes the note. The descriptor that holds it, or -errno. */
+int owner_settle(const char *directory, const struct owner *owner);
+/* A list of the names of what dead agents left in `parent`, at most 32 of them; empty where it cannot be read. */
+void owner_write_stale(struct json *json, const char *parent);
+
+#endif
