@@ -188,3 +188,39 @@ def test_documents_beyond_the_limit_are_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("calyx_agent.protocol.DOCUMENT_MAX_BYTES", 10)
     with pytest.raises(ProtocolError, match="MiB"):
         greeted().feed(b"".join(chunks("a", "x" * 11, 5)))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1" + "0" * 400, str(1 << 64), str(-(1 << 64)), "1e999", "-1e308", "NaN", "Infinity", "9" * 5000, r'"\ud800"', r'"a\udfff"',
+        r'{"\udc00":1}', "[" * 40 + "]" * 40, '{"a":' * 40 + "1" + "}" * 40, "[" * 9000 + "]" * 9000,
+    ],
+)  # fmt: skip
+def test_what_would_break_something_further_on_is_no_message(value: str) -> None:
+    """Numbers beyond 64 bits or floats, half characters, deep nesting: refused here, with what it was."""
+    with pytest.raises(ProtocolError, match="what is no JSON"):
+        greeted().feed(b'{"type":"x","value":%s}\n' % value.encode())
+
+
+@pytest.mark.parametrize(
+    "value", [str((1 << 64) - 1), "1.5", "-1", r'"\ud83d\ude00"', "[" * 30 + "]" * 30, '"' + "[" * 500 + '"']
+)
+def test_what_only_looks_odd_is_a_message(value: str) -> None:
+    """The largest number of 64 bits, a whole surrogate pair, brackets in a text."""
+    (message,) = greeted().feed(b'{"type":"x","value":%s}\n' % value.encode())
+    assert message["value"] == json.loads(value)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 81, "\u00e9" * 41, "a\0b", "a\nb", "\u202e"])
+def test_a_document_has_a_name_that_a_file_can_have(name: str) -> None:
+    with pytest.raises(ProtocolError, match="no name of a document"):
+        greeted().feed(chunks(name, "text", 10)[0])
+
+
+def test_documents_under_way_are_few_and_no_chunk_is_empty() -> None:
+    """Neither costs memory without being counted."""
+    with pytest.raises(ProtocolError, match="under way"):
+        greeted().feed(b"".join(chunks(f"d{number}", "12", 1)[0] for number in range(100)))
+    with pytest.raises(ProtocolError, match="is empty"):
+        greeted().feed(chunk(name="a", n=0, of=2, sha256="", text=""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -292,3 +293,33 @@ def test_no_value_in_a_document_raises(value: Any, data: st.DataObject) -> None:
     )
     place[data.draw(st.sampled_from(sorted(place)))] = value
     read_output(json.dumps(document))
+
+
+def test_an_exit_status_is_told_with_fio_s_last_words() -> None:
+    """Of a fio 3.33 whose file is gone, which ends with status 1 and error 0, only stderr says why; a prerun's line does not."""
+    document = json.dumps(
+        {"fio version": "fio-3.33", "jobs": [{"jobname": "job0", "error": 0, "read": {"total_ios": 0}}]}
+    )
+    said = "fio: file creation disallowed by allow_file_create=0\njob0 : Saving output of prerun in job0.prerun.txt\n"
+    output = read_output(document, said, 1)
+    assert output.why == "fio ended with exit status 1: file creation disallowed by allow_file_create=0"
+    assert read_output(document, "", 1).why == "fio ended with exit status 1"
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "1e308", "1e999", "NaN", '"x"', "-1", "[]", "9223372036854775808"])
+@pytest.mark.parametrize("key", ["io_bytes", "total_ios", "runtime"])
+def test_a_number_that_is_none_is_a_sentence(key: str, number: str) -> None:
+    """Not an exception, and nothing that a float or a file cannot hold."""
+    document = '{"fio version": "fio-3.33", "jobs": [{"jobname": "job0", "read": {"KEY": VALUE}}]}'
+    document = document.replace("KEY", key).replace("VALUE", number)
+    output = read_output(document)
+    assert output.status == "failed"
+    assert "in fio's document is" in output.why
+
+
+def test_what_only_looks_like_documents_is_read_in_bounded_time() -> None:
+    """Objects that never end would each cost a reading of all that follows."""
+    began = time.monotonic()
+    output = read_output('{"a":[' * 900 + "1," * 1_000_000)
+    assert output.status == "failed"
+    assert time.monotonic() - began < 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from calyx_orch import plan as planning
 from calyx_orch import runner
+from calyx_orch.analysis import summary, verdict
+from calyx_orch.commands.run import exit_code
 from calyx_orch.errors import RefusedError
 from calyx_orch.model import (
     Baselines,
@@ -27,10 +30,11 @@ from calyx_orch.model import (
 )
 from calyx_orch.report import facts
 from calyx_orch.report.live import Silent
-from calyx_orch.runner import rounds
+from calyx_orch.runner import preflight, rounds
+from calyx_orch.runner.session import Session
 from calyx_orch.store import archive
 from calyx_orch.transport import Pool
-from calyx_orch.transport.simulated import Simulation
+from calyx_orch.transport.simulated import Script, Simulation
 
 READ = Workload("randread", Rw.RANDREAD, iodepth=8, size_bytes=64 << 20, runtime_s=2.0, ramp_s=0.5)
 
@@ -50,11 +54,13 @@ def plan_for(*addresses: str, **changes: object) -> Plan:
     return planning.make(replace(inventory, **changes), seed=5)  # type: ignore[arg-type]
 
 
-def run(plan: Plan, tmp_path: Path, cache: runner.Cache | None = None) -> tuple[runner.Ended, archive.RunFolder]:
+def run(
+    plan: Plan, tmp_path: Path, cache: runner.Cache | None = None, scripts: Mapping[str, Script] | None = None
+) -> tuple[runner.Ended, archive.RunFolder]:
     """Run a plan on the fake fleet."""
 
     async def go() -> runner.Ended:
-        async with Pool(simulation=Simulation(seed=3)) as pool:
+        async with Pool(simulation=Simulation(seed=3, scripts=scripts or {})) as pool:
             return await runner.run(
                 plan, folder=folder, live=Silent(), interrupted=asyncio.Event(), pool=pool, cache=cache
             )
@@ -281,3 +287,35 @@ def test_a_start_line_that_passed_costs_a_guest_that_round_and_no_other(tmp_path
     stalled = [m for m in archive.read(folder.path).measurements if m.guest == "stalling1"]
     assert [m.status for m in stalled] == ["failed", "ok", "ok", "ok"]
     assert "start line" in stalled[0].why
+
+
+def test_files_that_stayed_are_a_failure_with_their_path(tmp_path: Path) -> None:
+    """The figures stand, but the guest is not as it was: exit code 3, in the table of failures and in the closing sentence."""
+    path = "/data/.calyx-orch-simula/job.0"
+    ended, folder = run(plan_for("good1", "messy1"), tmp_path, scripts={"messy1": Script(stays=(path,))})
+    messy = ended.outcomes[1]
+    assert (ended.outcomes[0].state, messy.state, messy.step) == ("measured", "partial", "clean")
+    assert messy.reason == f"could not remove {path}: Operation not permitted: remove it by hand"
+    record = archive.read(folder.path)
+    assert {m.status for m in record.measurements} == {"ok"}
+    assert exit_code(record) == 3
+    table = facts.failures(record)
+    assert table is not None
+    assert path in table.rows[0][-1]
+    assert path in verdict.sentence(record, summary.summarise(record))
+
+
+def test_what_nobody_had_thought_of_is_one_guest_s_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last net: any exception at one guest's step leaves that guest out, with the traceback in the journal."""
+    real = preflight.inspect
+
+    async def inspect(session: Session, plan: Plan) -> None:
+        await real(session, plan)
+        if session.guest.name == "odd1":
+            raise ZeroDivisionError("never seen before")
+
+    monkeypatch.setattr(preflight, "inspect", inspect)
+    ended, folder = run(plan_for("good1", "odd1"), tmp_path)
+    assert [outcome.state for outcome in ended.outcomes] == ["measured", "lost"]
+    assert ended.outcomes[1].reason == "unexpected, see the journal: ZeroDivisionError: never seen before"
+    assert "Traceback" in (folder.path / "journal.jsonl").read_text()

@@ -21,6 +21,7 @@ from calyx_orch import plan as planning
 from calyx_orch import workloads
 from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, InventoryErrors, UsageError
 from calyx_orch.model import Plan, RunRecord
+from calyx_orch.report import screen
 from calyx_orch.runner import bench as runner
 
 FORMAT = "calyx-orch-bench/1"
@@ -90,7 +91,7 @@ async def _show(plan: Plan, target: Path, options: BenchOptions) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
-    console = Console(stderr=True, highlight=False)
+    console = screen.console(stderr=True)
     try:
         with _Bars.shown(console, plan, quiet=options.quiet or not console.is_terminal) as bars:
             found = await runner.bench(plan, interrupted=interrupted, phase=bars.phase, look=bars.look)
@@ -156,7 +157,7 @@ def _tell(plan: Plan, found: runner.Benched, target: Path, *, as_json: bool) -> 
     record = record_of(plan, found)
     summary = analysis.summarise(record)
     if not as_json:
-        report.show(record, summary, Console(highlight=False), target=str(target.resolve()))
+        report.show(record, summary, screen.console(), target=str(target.resolve()))
         return
     rows = {row.workload: row for row in summary.guests}
     document: dict[str, Any] = {

@@ -7,10 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from calyx_orch import inventory as inventories
 from calyx_orch.errors import EXIT_FINE, UsageError
+from calyx_orch.report import screen
 
 
 def write_first(path: Path) -> int:
@@ -23,7 +22,7 @@ def write_first(path: Path) -> int:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(inventories.first_inventory())
-    console = Console(highlight=False)
+    console = screen.console()
     console.print(
         f"wrote {path}: name your guests in it, then: calyx-orch run {path} --dry-run", soft_wrap=True, markup=False
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-
 from calyx_orch.commands import run as running
 from calyx_orch.errors import EXIT_FINE
+from calyx_orch.report import screen
 from calyx_orch.store import archive
 
 
@@ -23,7 +22,7 @@ def draw(run: Path, *, dashboard: Path | None, out: Path | None) -> int:
     record = archive.read(run)
     name = "report.html" if dashboard is None else f"report-{dashboard.stem}.html"
     written = page.write(record, analysis.summarise(record), out=out or run / name, dashboard=dashboard)
-    Console(highlight=False).print(f"report: {written}", soft_wrap=True, markup=False)
+    screen.console().print(f"report: {written}", soft_wrap=True, markup=False)
     return EXIT_FINE
 
 
