@@ -63,7 +63,8 @@ def command(
 
     `paths` are the files, one a job. `taken` is the set-up that took effect for calyx on this guest (the `setup` of
     `ready` or of its result; empty: unknown), so that fio gets no less. `facts` and `hello` are the agent's messages.
-    `ramp_extra_ns` lengthens the ramp. Raises Fault for an unknown engine, or a fio engine without `fio_path`.
+    `ramp_extra_ns` lengthens the ramp. Raises Fault for an unknown engine, or a fio engine without `fio_path`, and FormatError
+    when what the guest said of its set-up makes no sense.
     """
     if round_.engine not in ENGINES:
         raise Fault(f"unknown engine {round_.engine!r}")
@@ -72,17 +73,20 @@ def command(
         return calyx.command(round_, paths=paths, data_seed=data_seed, ramp_extra_ns=ramp_extra_ns)
     if fio_path is None:
         raise Fault(f"{round_.engine} was planned for a guest without fio")
-    return fio.command(
-        round_,
-        ioengine=own,
-        paths=paths,
-        data_seed=data_seed,
-        taken=taken,
-        facts=facts,
-        hello=hello,
-        fio_path=fio_path,
-        ramp_extra_ns=ramp_extra_ns,
-    )
+    try:
+        return fio.command(
+            round_,
+            ioengine=own,
+            paths=paths,
+            data_seed=data_seed,
+            taken=taken,
+            facts=facts,
+            hello=hello,
+            fio_path=fio_path,
+            ramp_extra_ns=ramp_extra_ns,
+        )
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise FormatError(f"no command for fio can be made of what the guest said: {_where(error)}") from error
 
 
 def measure(round_: Round, guest: Guest, answers: Answers) -> Measurement:
