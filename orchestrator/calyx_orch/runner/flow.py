@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import getpass
+import platform
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -147,7 +149,7 @@ class _Run:
         way = await transport.connect(guest.connection, pool=self.pool)
         self.transports[guest.name] = way
         agent = await deploy.deploy(way, guest)
-        session = Session(guest, agent, on_beat=lambda message: self.display.beat(guest.name, message))
+        session = Session(guest, agent, self._owner(), on_beat=lambda message: self.display.beat(guest.name, message))
         session.start()
         self.sessions[guest.name] = session
         for note in agent.notes:
@@ -156,8 +158,14 @@ class _Run:
         await session.send("lease", (("ms", 30_000),))
         self.display.state(guest.name, "connected")
 
+    def _owner(self) -> tuple[tuple[str, str], ...]:
+        return ("run", self.folder.run_id), ("by", f"{getpass.getuser()}@{platform.node()}")
+
     async def _inspect(self, guest: Guest) -> None:
-        await preflight.inspect(self.sessions[guest.name], self.plan)
+        session = self.sessions[guest.name]
+        await preflight.inspect(session, self.plan)
+        for note in preflight.left_by_the_dead(session.facts):
+            self._note_guest(guest.name, note)
         self.display.state(guest.name, "inspected")
 
     async def _lay_out(self, guest: Guest) -> None:

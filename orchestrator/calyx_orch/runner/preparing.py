@@ -26,6 +26,7 @@ async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest)
     pairs: tuple[tuple[str, str | int], ...] = (
         ("path", layout.path), ("size", layout.size_bytes), ("files", layout.files), ("seed", seed), ("max_bytes_per_s", rate),
         *((("verify", layout.verify),) if layout.verify else ()),
+        *session.owner,
     )  # fmt: skip
     limit_s = 60.0 + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
     arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=limit_s)

@@ -40,11 +40,12 @@ class Session:
     """A guest whose agent is running.
 
     `files` are the laid-out paths by target; `taken` is what calyx's set-up became by (workload, target), `pins` what was
-    chosen for `auto`.
+    chosen for `auto`. `owner` names this run to the agent, which lets one run at a time have a directory.
     """
 
     guest: Guest
     agent: Agent
+    owner: Pairs = ()
     facts: Message = field(default_factory=dict)
     fio: Message = field(default_factory=dict)
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
