@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from calyx_orch import runner
+from calyx_orch import deploy, runner
 from calyx_orch.analysis import summary as analysis
 from calyx_orch.analysis import verdict
 from calyx_orch.commands.run import exit_code
@@ -28,6 +28,12 @@ from unit.nonsense import EVIL, NONSENSE, Lie, places
 from unit.test_runner import plan_for
 
 AT_ONCE = 120  # liars in one run
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest whose greeting cannot be found is not waited for."""
+    monkeypatch.setattr(deploy, "HELLO_TIMEOUT_S", 3.0)
 
 
 def played(scripts: dict[str, Script], tmp_path: Path) -> tuple[RunRecord, str]:
