@@ -1,14 +1,12 @@
-"""A whole run from connecting to cleaning; the order of its steps reads from top to bottom in `_Run.run`."""
+"""A whole run from connecting to cleaning; the order of its steps reads from top to bottom in `_Run._steps`."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import getpass
 import platform
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,20 +14,15 @@ from typing import Any
 from calyx_orch import coordination as co
 from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
-from calyx_orch.engines import clipped
-from calyx_orch.errors import CalyxError, FolderError
 from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round
 from calyx_orch.report.live import Live
-from calyx_orch.runner import border, buffers, preflight, preparing, probes, search
+from calyx_orch.runner import buffers, preflight, preparing, probes, search
 from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
+from calyx_orch.runner.fleet import Fleet, count_of
 from calyx_orch.runner.rounds import RoundRunner, measurements
 from calyx_orch.runner.session import Session
 from calyx_orch.store.archive import RunFolder
-
-CLEAN_WITHIN_S = 30.0
-LET_GO_WITHIN_S = 2.0
-REMOVE_WITHIN_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -74,18 +67,11 @@ class _Run:
     live: Live
     interrupted: asyncio.Event
     pool: transport.Pool
-    sessions: dict[str, Session] = field(default_factory=dict)
-    transports: dict[str, transport.Transport] = field(default_factory=dict)
-    troubles: dict[str, tuple[str, str]] = field(default_factory=dict)  # guest -> (step, reason)
-    guest_notes: dict[str, list[str]] = field(default_factory=dict)
-    stayed: dict[str, list[str]] = field(default_factory=dict)  # guest -> what could not be removed, and why
     notes: list[str] = field(default_factory=list)
-    known: dict[str, Mapping[str, Any]] = field(
-        default_factory=dict
-    )  # what each guest said of itself, lost ones included
-    answered: dict[str, list[Measurement]] = field(default_factory=dict)
+    known: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what each guest said of itself, also lost ones
     cache: Cache = field(default_factory=lambda: Cache(None))
     display: Display = field(init=False)
+    fleet: Fleet = field(init=False)
     planned: Plan = field(init=False)  # as in the run folder: with all guests, also those that lack an engine
 
     def __post_init__(self) -> None:
@@ -94,29 +80,12 @@ class _Run:
     async def run(self) -> Ended:
         guests = _guests_of(self.plan)
         self.display = Display(self.live, self.plan, (guest.name for guest in guests))
+        self.fleet = Fleet(self.folder, self.live, self.display)
         teller = asyncio.create_task(self.display.tell())
-        leases = asyncio.create_task(self._keep_leases())
+        leases = asyncio.create_task(self.fleet.keep_leases())
         status, at_once = "failed", False
         try:
-            self.display.phase(f"connecting to {_count(guests)}")
-            await self._unless_interrupted(self._each(guests, self._connect, "connect"))
-            self._in_order(guests)
-            self.display.phase(f"inspecting {_count(self._alive())}")
-            await self._unless_interrupted(self._each(self._alive(), self._inspect, "preflight"))
-            self._settle_baselines()
-            self._keep_facts()
-            self.display.phase(f"laying out files on {_count(self._alive())}")
-            await self._unless_interrupted(self._each(self._alive(), self._lay_out, "prepare"))
-            await self._unless_interrupted(self._probe())
-            await self._unless_interrupted(self._calibrate())
-            await self._unless_interrupted(self._each(self._alive(), self._rehearse, "rehearse"))
-            self._settle_buffers()
-            self._keep_facts()
-            gc.collect()
-            gc.freeze()  # a collection in the middle of a clock probe would widen its bound
-            status = await self._run_rounds()
-            if status == "finished":
-                await self._run_searches()
+            status = await self._steps(guests)
         except _InterruptedRun:
             status = "interrupted"
         except asyncio.CancelledError:
@@ -127,33 +96,60 @@ class _Run:
             leases.cancel()
             try:
                 if not at_once:
-                    await self._clean_all()
+                    await self.fleet.clean_all()
             except asyncio.CancelledError:
                 status = "interrupted"
                 raise
             finally:
-                await self._let_go()
+                await self.fleet.let_go()
                 teller.cancel()
                 self.live.close()
                 await asyncio.gather(teller, leases, return_exceptions=True)
-                outcomes = tuple(self._outcome(guest) for guest in guests)
-                if status == "finished" and not any(self.answered.values()):
+                outcomes = tuple(self.fleet.outcome(guest) for guest in guests)
+                if status == "finished" and not any(self.fleet.answered.values()):
                     status = "failed"
                 self.folder.finish(status=status, outcomes=outcomes, notes=tuple(self.notes))
         return Ended(status, outcomes, tuple(self.notes))
+
+    async def _steps(self, guests: Sequence[Guest]) -> str:
+        """The order of everything. Returns how it ended; leaves by _InterruptedRun when the user interrupts."""
+        await self._step("connecting to", guests, self._connect, "connect")
+        self.fleet.in_order(guests)
+        await self._step("inspecting", self.fleet.alive(), self._inspect, "preflight")
+        self._settle_baselines()
+        self._keep_facts()
+        await self._step("laying out files on", self.fleet.alive(), self._lay_out, "prepare")
+        await self._unless_interrupted(self._probe())
+        await self._unless_interrupted(self._calibrate())
+        await self._unless_interrupted(self.fleet.each(self.fleet.alive(), self._rehearse, "rehearse"))
+        self._settle_buffers()
+        self._keep_facts()
+        gc.collect()
+        gc.freeze()  # a collection in the middle of a clock probe would widen its bound
+        status = await self._run_rounds()
+        if status == "finished":
+            await self._run_searches()
+        return status
+
+    async def _step(
+        self, words: str, guests: Sequence[Guest], act: Callable[[Guest], Awaitable[None]], step: str
+    ) -> None:
+        if guests:
+            self.display.phase(f"{words} {count_of(guests)}")
+            await self._unless_interrupted(self.fleet.each(guests, act, step))
 
     # --- steps for one guest ---
 
     async def _connect(self, guest: Guest) -> None:
         self.display.state(guest.name, "connecting")
         way = await transport.connect(guest.connection, pool=self.pool)
-        self.transports[guest.name] = way
+        self.fleet.transports[guest.name] = way
         agent = await deploy.deploy(way, guest)
         session = Session(guest, agent, self._owner(), on_beat=lambda message: self.display.beat(guest.name, message))
         session.start()
-        self.sessions[guest.name] = session
+        self.fleet.sessions[guest.name] = session
         for note in agent.notes:
-            self._note_guest(guest.name, note)
+            self.fleet.note(guest.name, note)
         self.folder.note("deployed", time.monotonic_ns(), guest=guest.name, uploaded=agent.uploaded, hello=agent.hello)
         await session.send("lease", (("ms", 30_000),))
         self.display.state(guest.name, "connected")
@@ -162,17 +158,17 @@ class _Run:
         return ("run", self.folder.run_id), ("by", f"{getpass.getuser()}@{platform.node()}")
 
     async def _inspect(self, guest: Guest) -> None:
-        session = self.sessions[guest.name]
+        session = self.fleet.sessions[guest.name]
         await preflight.inspect(session, self.plan)
         for note in preflight.left_by_the_dead(session.facts):
-            self._note_guest(guest.name, note)
+            self.fleet.note(guest.name, note)
         self.display.state(guest.name, "inspected")
 
     async def _lay_out(self, guest: Guest) -> None:
-        session = self.sessions[guest.name]
+        session = self.fleet.sessions[guest.name]
         for layout in self.plan.layouts:
             if layout.guest == guest.name:
-                await preparing.lay_out(session, layout, self.plan, self._note_guest)
+                await preparing.lay_out(session, layout, self.plan, self.fleet.note)
                 answer = session.laid_out[layout.target]
                 self.folder.note(
                     "prepared", time.monotonic_ns(), guest=layout.guest, target=layout.target, answer=answer
@@ -181,30 +177,32 @@ class _Run:
 
     async def _rehearse(self, guest: Guest) -> None:
         """Open every calyx job once without starting it: what set-up takes effect is what fio is given, too."""
-        session = self.sessions[guest.name]
+        session = self.fleet.sessions[guest.name]
         seen: set[tuple[str, str]] = set()
         for round_ in (*self.plan.rounds, *map(search.first_probe, self.plan.searches)):
             key = (round_.workload.name, round_.target)
             if guest.name in round_.guests and key not in seen:
                 seen.add(key)
-                session.taken[key] = await preparing.rehearse(session, round_, self._note_guest)
+                session.taken[key] = await preparing.rehearse(session, round_, self.fleet.note)
         self.display.state(guest.name, "ready")
 
     # --- all guests, once ---
 
     async def _probe(self) -> None:
         """What the engine itself costs, and whether caches and flushes below are what they seem."""
-        self.display.phase(f"probing {_count(self._alive())}")
-        self.notes += await probes.ask_all(list(self.sessions.values()))
+        if not self.fleet.sessions:
+            return
+        self.display.phase(f"probing {count_of(self.fleet.alive())}")
+        self.notes += await probes.ask_all(list(self.fleet.sessions.values()))
 
     async def _calibrate(self) -> None:
         """Choose the set-up of each guest where a workload says `auto`, and pin it in the plan of the run folder."""
         calibration = Calibration(
-            self.plan, self.sessions, self.cache, self.notes.append, self.display.phase, self.folder.note
+            self.plan, self.fleet.sessions, self.cache, self.notes.append, self.display.phase, self.folder.note
         )
         pins = await calibration.run()
         for pin in pins:
-            self.sessions[pin.guest].pins[pin.workload, pin.target] = pin
+            self.fleet.sessions[pin.guest].pins[pin.workload, pin.target] = pin
         self.planned = replace(self.planned, pins=pins)
         self.folder.keep_plan(self.planned)
         for why in dict.fromkeys(pin.why for pin in pins if pin.how != "ladder"):
@@ -212,14 +210,14 @@ class _Run:
 
     def _settle_buffers(self) -> None:
         """All register their buffers, or nobody does."""
-        taken = {name: session.taken for name, session in self.sessions.items()}
-        facts = {name: session.facts for name, session in self.sessions.items()}
+        taken = {name: session.taken for name, session in self.fleet.sessions.items()}
+        facts = {name: session.facts for name, session in self.fleet.sessions.items()}
         found = buffers.gaps(self.plan, taken, facts)
         buffers.refuse_where_required(self.plan, found)
         self.plan, told = buffers.without(self.plan, found)
         self.planned, _ = buffers.without(self.planned, found)
         names = {gap.workload for gap in found}
-        for session in self.sessions.values():
+        for session in self.fleet.sessions.values():
             for key in session.taken:
                 if key[0] in names:
                     session.taken[key] = {**session.taken[key], "fixed_buffers": False}
@@ -232,12 +230,12 @@ class _Run:
     # --- rounds ---
 
     def _settle_baselines(self) -> None:
-        sessions = list(self.sessions.values())
+        sessions = list(self.fleet.sessions.values())
         missing = preflight.missing_baselines(self.plan, sessions)
         preflight.refuse_missing(self.plan, missing)
         for guest, gaps in missing.items():
             for engine, why in gaps.items():
-                self._note_guest(guest, f"no {engine} baseline: {why}")
+                self.fleet.note(guest, f"no {engine} baseline: {why}")
         self.plan = planning.without(self.plan, {guest: frozenset(gaps) for guest, gaps in missing.items()})
         self.notes += preflight.twins(sessions)
         for note in self.notes:
@@ -247,10 +245,10 @@ class _Run:
         rounds = self.plan.rounds
         planned = len(_guests_of(self.plan))
         for number, round_ in enumerate(rounds, start=1):
-            alive = [self.sessions[name] for name in round_.guests if name in self.sessions]
-            if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.sessions), planned=planned):
+            alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
+            if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.fleet.sessions), planned=planned):
                 self.notes.append(
-                    f"stopped before round {round_.number} by the policy: {len(self.sessions)} of {planned} guests are left"
+                    f"stopped before round {round_.number} by the policy: {len(self.fleet.sessions)} of {planned} guests are left"
                 )
                 return "failed"
             if not alive:
@@ -271,7 +269,7 @@ class _Run:
 
     async def _run_probe(self, round_: Round) -> tuple[Measurement, ...]:
         """One round of a search on the guests that are left."""
-        alive = [self.sessions[name] for name in round_.guests if name in self.sessions]
+        alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
         if not alive:
             return ()
         self.planned = replace(self.planned, rounds=(*self.planned.rounds, round_))
@@ -301,65 +299,15 @@ class _Run:
         found = measurements(self.plan, round_, progress, answers)
         self.folder.keep_measurements(found)
         for measurement in found:
-            self.answered.setdefault(measurement.guest, []).append(measurement)
+            self.fleet.answered.setdefault(measurement.guest, []).append(measurement)
             if measurement.status == "failed":
                 self.display.state(measurement.guest, "failed", measurement.why)
         for guest in progress.guests:
             if guest.state is co.GuestState.LOST:
-                await self._give_up(guest.name, f"round {round_.number}", guest.reason)
+                await self.fleet.give_up(guest.name, f"round {round_.number}", guest.reason)
         return found
 
     # --- all guests ---
-
-    async def _each(self, guests: Sequence[Guest], act: Callable[[Guest], Awaitable[None]], step: str) -> None:
-        """Do one step on all guests at once; one that fails is left out with its reason, the others go on."""
-
-        async def guarded(guest: Guest) -> None:
-            try:
-                await act(guest)
-            except FolderError:
-                raise
-            except CalyxError as error:
-                own = getattr(error, "step", "") or step
-                await self._give_up(guest.name, own, str(error))
-            except Exception as error:  # the last net: one guest's nonsense is that guest's failure only
-                trace = traceback.format_exc()
-                self.folder.note("unexpected", time.monotonic_ns(), guest=guest.name, step=step, trace=trace)
-                await self._give_up(guest.name, step, f"unexpected, see the journal: {type(error).__name__}: {error}")
-
-        _raise_first(await asyncio.gather(*(guarded(guest) for guest in guests), return_exceptions=True))
-
-    def _in_order(self, guests: Sequence[Guest]) -> None:
-        """Sort the sessions as the inventory does; they were filled in as guests answered."""
-        self.sessions = {guest.name: self.sessions[guest.name] for guest in guests if guest.name in self.sessions}
-
-    async def _give_up(self, name: str, step: str, reason: str) -> None:
-        reason = clipped(reason)
-        self.troubles.setdefault(name, (step, reason))
-        self.display.state(name, "lost", f"{step}: {reason}")
-        self.folder.note("gave up", time.monotonic_ns(), guest=name, step=step, reason=reason)
-        session, way = self.sessions.pop(name, None), self.transports.pop(name, None)
-        if session is not None:
-            ended_by_itself = not session.is_open
-            await session.close()
-            if ended_by_itself and way is not None:
-                await self._remove_what_is_left(session, way)
-        if way is not None:
-            await way.close()
-
-    async def _remove_what_is_left(self, session: Session, way: transport.Transport) -> None:
-        """An agent that was killed could not clean: remove the directories that it made, as far as it had told of them."""
-        places = session.directories()
-        try:
-            done = await way.run(("rm", "-rf", "--", *places), timeout_s=REMOVE_WITHIN_S)
-        except CalyxError:
-            done = None
-        if done is None or done.status is None:
-            self._note_guest(
-                session.guest.name, "not cleaned by us: its agent removes its files when its channel closes"
-            )
-        elif done.status != 0:
-            self._note_guest(session.guest.name, f"its agent ended without cleaning: remove {', '.join(places)}")
 
     async def _unless_interrupted(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for a phase, or leave it when the user interrupts."""
@@ -378,91 +326,10 @@ class _Run:
             raise _InterruptedRun
 
     def _keep_facts(self) -> None:
-        self.known |= {name: session.facts for name, session in self.sessions.items()}
+        self.known |= {name: session.facts for name, session in self.fleet.sessions.items()}
         self.folder.keep_facts(self.known)
-
-    async def _keep_leases(self) -> None:
-        while True:
-            await asyncio.sleep(2.0)
-            for session in list(self.sessions.values()):
-                with contextlib.suppress(CalyxError):
-                    await session.send("alive")
-
-    async def _clean_all(self) -> None:
-        """Clean every guest that still answers, bounded; a cancellation ends it."""
-        if self.sessions:
-            self.display.phase(f"cleaning {_count(self._alive())}")
-        cleaning = [self._clean(session) for session in list(self.sessions.values())]
-        _raise_first(await asyncio.gather(*cleaning, return_exceptions=True))
-
-    async def _let_go(self) -> None:
-        """Close every connection within a moment: an agent whose channel is closed ends by itself and cleans."""
-        closing = [asyncio.create_task(way.close()) for way in self.transports.values()]
-        if closing:
-            _, late = await asyncio.wait(closing, timeout=LET_GO_WITHIN_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*closing, return_exceptions=True)
-
-    async def _clean(self, session: Session) -> None:
-        name = session.guest.name
-        try:
-            await session.send("stop")
-            arrival = await session.ask("clean", answer="cleaned", timeout_s=CLEAN_WITHIN_S)
-            answer = border.checked(arrival.message, "clean")
-            for failure in answer.get("failed") or []:
-                stayed = f"{failure.get('path')}: {failure.get('why')}"
-                self.stayed.setdefault(name, []).append(clipped(stayed))
-                self._note_guest(name, f"could not remove {stayed}")
-            self.folder.note("cleaned", time.monotonic_ns(), guest=name, answer=answer)
-        except FolderError:
-            await session.close()
-            raise
-        except CalyxError as error:
-            self._note_guest(
-                name, f"cleaning was not confirmed ({error}); the agent removes its files when its channel closes"
-            )
-        await session.close()
-
-    def _note_guest(self, guest: str, note: str) -> None:
-        note = clipped(note)
-        notes = self.guest_notes.setdefault(guest, [])
-        if note not in notes:
-            notes.append(note)
-            self.live.note(f"{guest}: {note}")
-
-    def _alive(self) -> list[Guest]:
-        return [session.guest for session in self.sessions.values()]
-
-    def _outcome(self, guest: Guest) -> GuestOutcome:
-        """How a guest ended: lost at a step, measured in all its rounds, or in some, or in none."""
-        notes = tuple(self.guest_notes.get(guest.name, ()))
-        if guest.name in self.troubles:
-            step, reason = self.troubles[guest.name]
-            return GuestOutcome(guest.name, "lost", step, reason, notes)
-        found = self.answered.get(guest.name, [])
-        bad = [m for m in found if m.status == "failed"]
-        if bad:
-            state = "partial" if len(bad) < len(found) else "lost"
-            return GuestOutcome(guest.name, state, f"round {bad[0].round_index + 1}", bad[0].why, notes)
-        if guest.name in self.stayed:
-            first, *more = self.stayed[guest.name]
-            reason = f"could not remove {first}{f' and {len(more)} more' if more else ''}: remove it by hand"
-            return GuestOutcome(guest.name, "partial" if found else "lost", "clean", reason, notes)
-        return GuestOutcome(guest.name, "measured" if found else "skipped", notes=notes)
 
 
 def _guests_of(plan: Plan) -> list[Guest]:
     named = {name for one in plan.measured for name in one.guests}
     return [guest for guest in plan.inventory.guests if guest.name in named]
-
-
-def _raise_first(ended: Sequence[object]) -> None:
-    """Raise what ended one of several tasks, now that all have ended."""
-    for one in ended:
-        if isinstance(one, BaseException):
-            raise one
-
-
-def _count(guests: Sequence[Guest]) -> str:
-    return f"{len(guests)} guest{'s' * (len(guests) != 1)}"
