@@ -25,7 +25,7 @@ from fleet.conftest import until_gone
 
 pytestmark = pytest.mark.fleet
 
-GREETING = r"""printf 'calyx-agent/1 {"type":"hello","protocol":1,"sha256":"%s","path":"%s"}\n' "$sha" "$0"
+GREETING = r"""printf 'calyx-agent/1 {"type":"hello","protocol":1,"sha256":"%s","path":"%s","work":"/tmp/calyx-work-script"}\n' "$sha" "$0"
 """
 ANSWERS = r"""while read -r verb rest; do
 	[ "$verb" = bye ] && exit 0

@@ -71,7 +71,7 @@ class Ended:
 
     def failure_lines(self, guest: str) -> list[str]:
         """The lines of the table of failed guests that begin with this guest's name."""
-        _, _, table = self.out.partition("guests that failed")
+        table = self.out.partition("guests that failed")[2].partition("\n\n")[0]
         return [line.strip() for line in table.splitlines() if line.split()[:1] == [guest]]
 
 
