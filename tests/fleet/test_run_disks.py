@@ -127,7 +127,9 @@ def _check_paper(ended: Ended, *, ways: tuple[str, ...], depths: tuple[int, ...]
                 assert row.iops > 0
             table = ended.out.partition("\nguest by guest")[2].partition("\n\ncalyx / fio")[0]
             rows_of = [line.split() for line in table.splitlines() if line.startswith("guest1")]
-            engines = [word for words in rows_of if {workload, target} <= set(words) for word in words if word in ENGINES]
+            engines = [
+                word for words in rows_of if {workload, target} <= set(words) for word in words if word in ENGINES
+            ]
             assert engines == list(ENGINES), "calyx stands beside fio"
     paired = {(row.target, row.workload) for row in ended.summary.pairs if row.ratio is not None}
     assert paired == {(target, workload) for target in ("ext4", "xfs") for workload in workloads}

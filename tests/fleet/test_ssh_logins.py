@@ -1,7 +1,5 @@
 """Who gets in, who does not, and whether the sentence says what to do."""
 
-
-
 from __future__ import annotations
 
 import asyncio

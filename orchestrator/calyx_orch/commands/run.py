@@ -248,7 +248,7 @@ def exit_code(record: RunRecord) -> int:
 
 
 def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
-    """Show the table and the closing sentence, and write the report beside the run.
+    """Show the tables, write the report beside the run, and end with one sentence.
 
     Raises FolderError when the report, or Fault when the JSON could not be written; all that could be told was told before.
     """
@@ -257,12 +257,13 @@ def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
     from calyx_orch.report import page, terminal
 
     summary = analysis.summarise(record)
-    terminal.show(record, summary, verdict.sentence(record, summary), console)
-    console.print(f"run folder: {record.folder}", soft_wrap=True, markup=False)
+    terminal.show_tables(record, summary, console)
+    console.print(f"\nrun folder: {record.folder}", soft_wrap=True, markup=False)
     try:
         out = page.write(record, summary, out=Path(record.folder) / "report.html")
         console.print(f"report: {out}", soft_wrap=True, markup=False)
     finally:
+        terminal.conclude(verdict.sentence(record, summary), console)
         if as_json:
             print_json(record, summary)
 

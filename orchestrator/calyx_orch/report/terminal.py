@@ -39,7 +39,20 @@ Row = TypeVar("Row")
 
 
 def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -> None:
-    """Print what went wrong, the fleet, its guests, the comparisons, what is doubtful, and the closing sentence."""
+    """Print the tables and the closing sentence."""
+    show_tables(record, summary, console)
+    conclude(sentence, console)
+
+
+def conclude(sentence: str, console: Console) -> None:
+    """Print the closing sentence, with which everything ends."""
+    with _width(console):
+        console.print()
+        console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
+
+
+def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
+    """Print what went wrong, the fleet, its guests, the comparisons, and what is doubtful."""
     short = tables.is_short(record)
     of = shortlist.marks(summary)
     with _width(console):
@@ -54,8 +67,6 @@ def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -
             _print(console, title, shortlist.guest_fields(of), rows, text=text, part=_cell)
             _print_comparisons(console, summary, short)
         _print_doubts(console, record, summary, of)
-        console.print()
-        console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
 
 
 def _print_comparisons(console: Console, summary: Summary, short: bool) -> None:

@@ -108,7 +108,10 @@ def _buckets(total: int, median_ns: float, rng: random.Random) -> tuple[tuple[in
 def _open_loop(job: Job, drawn: Draw, result: dict[str, Any]) -> None:
     """The second latency of an open loop: a little more than the first, and without bound beyond what the disk can do."""
     asked = job.rate_iops * job.jobs * job.runtime_ns / 1e9
-    for side, ios, buckets in (("read", drawn.read_ios, drawn.read_buckets), ("write", drawn.write_ios, drawn.write_buckets)):
+    for side, ios, buckets in (
+        ("read", drawn.read_ios, drawn.read_buckets),
+        ("write", drawn.write_ios, drawn.write_buckets),
+    ):
         shift = 1 if sum(drawn.read_ios) + sum(drawn.write_ios) >= 0.98 * asked else 1000
         moved = tuple((min(index + shift, 4479), count) for index, count in buckets)
         result[side]["latency_intended"] = _direction(ios, _merged(moved), job.block_bytes)["latency"]
