@@ -86,8 +86,8 @@ class RoundRunner:
             async with gate:
                 try:
                     await act(guest)
-                except CalyxError as error:
-                    guest.messages["trouble"] = {"type": "trouble", "why": str(error)}
+                except Exception as error:  # also what no rule foresaw: it is this guest's trouble alone
+                    guest.messages["trouble"] = {"type": "trouble", "why": _told(error)}
 
         await asyncio.gather(*(guarded(guest) for guest in self._guests.values()))
 
@@ -196,10 +196,10 @@ class RoundRunner:
             await guest.session.send(command.verb, command.pairs)
             while not await self._follow(guest, name):
                 pass
-        except CalyxError as error:
+        except Exception as error:  # also what no rule foresaw: it is this guest's failure alone
             gone = not await self._bring_to_rest(guest)
-            now_ns = time.monotonic_ns()
-            self._events.put_nowait(co.Lost(now_ns, name, str(error)) if gone else co.Failed(now_ns, name, str(error)))
+            now_ns, why = time.monotonic_ns(), _told(error)
+            self._events.put_nowait(co.Lost(now_ns, name, why) if gone else co.Failed(now_ns, name, why))
 
     async def _bring_to_rest(self, guest: GuestRound) -> bool:
         """After a failure: end what the guest may still hold or run, so that its next round finds it idle.
@@ -299,6 +299,11 @@ class RoundRunner:
         except CalyxError:
             return guest.before  # the guest ended after its report; the bound of before the round stands
         return clock.combine(guest.before, guest.before_at_ns, after, time.monotonic_ns(), guest.start_ns)
+
+
+def _told(error: Exception) -> str:
+    """An error as one guest's reason, short enough for a table."""
+    return engines.clipped(str(error) if isinstance(error, CalyxError) else f"{type(error).__name__}: {error}")
 
 
 def _event(kind: str, arrival: Arrival, name: str) -> co.Event | None:

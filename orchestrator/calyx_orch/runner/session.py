@@ -78,6 +78,8 @@ class Session:
             self._end = "the agent sent more than was asked"
         except CalyxError as error:
             self._end = str(error)
+        except Exception as error:  # the last net: what one guest sends may end its own session only
+            self._end = f"its messages could not be taken: {type(error).__name__}: {error}"
         with contextlib.suppress(asyncio.QueueFull):
             self._arrivals.put_nowait(None)
 
