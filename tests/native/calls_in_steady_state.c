@@ -150,6 +150,11 @@ static void ask(const struct calyx_job *job)
 		if (WEXITSTATUS(status) != 78)
 			break;
 	}
+	/* Submitter, poller and watcher all spin: with fewer CPUs than that it depends on the scheduler whether the
+	 * poller runs. */
+	if (WEXITSTATUS(status) == 78 && job->setup == CALYX_SETUP_SQPOLL && sysconf(_SC_NPROCESSORS_ONLN) < 3)
+		SKIP("the poller got no CPU of the two in any attempt: undecided here for sqpoll, the other set-ups "
+		     "hold");
 	CHECK(WEXITSTATUS(status) == 0, "setup %d refill %d", (int)job->setup, (int)job->refill);
 }
 
