@@ -1,9 +1,9 @@
 """Whether two sides differ: the ratio of their units with an interval, a test, and the smallest change that would be seen.
 
-A unit is what repeats: a round for a fleet, vm_host or group, a block for one guest. All of it works on logarithms, so that an effect is
-a ratio and twice as much weighs as half as much. Where units of the two sides were played side by side they are paired, and
-what both saw (drift, a busy pool) cancels out. The interval is Student's: resampling six units covers less than the 95 % asked for. Units that follow each other are alike (drift), so unpaired sides are widened by the
-autocorrelation that they show themselves.
+A unit is what repeats: a round for a fleet, vm_host or group, a block for one guest. All of it works on logarithms, so that an effect
+is a ratio and twice as much weighs as half as much. Where units of the two sides were played side by side they are paired, and what
+both saw (drift, a busy pool) cancels out. The interval is Student's: resampling six units covers less than the 95 % asked for. Units
+that follow each other are alike (drift), so unpaired sides are widened by the autocorrelation that they show themselves.
 
 Sources: Welch (1947) for unequal variances; Kendall (1954) for the bias of a short autocorrelation; Holm (1979);
 Benjamini and Hochberg (1995).

@@ -1,0 +1,244 @@
+"""A against B: for each workload and metric the ratio, its interval, a test and a verdict; and when no verdict can be given, why.
+
+Every side is compared with the reference (the first). All p-values of a comparison are corrected together (Holm). A latency verdict
+needs equal offered load: of a closed loop, whose load follows from its latency, only where both sides did the same throughput on the
+same guests; else the row says `at different load`. One run compares the placements it measured, and nothing beyond them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from calyx_orch.analysis import significance
+from calyx_orch.analysis.cells import Key, keys_of
+from calyx_orch.analysis.comparability import Difference, differences
+from calyx_orch.analysis.histogram import percentile_or_none
+from calyx_orch.analysis.rounds import Figures, latencies, played
+from calyx_orch.analysis.sides import Side, Unit, units_of
+from calyx_orch.analysis.significance import Effect
+from calyx_orch.analysis.variation import mean_known
+from calyx_orch.model import Workload
+
+LEVEL = 0.05  # of all verdicts of a comparison together
+EQUAL_LOAD = 0.05  # throughputs within 5 % are one load
+
+BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference found"
+NOT_ENOUGH, OTHER_LOAD = "not enough data", "at different load"
+
+Figure = Callable[[Sequence[Figures]], float | None]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is compared: its name, its figure of one unit, whether more is better, and whether it is a latency."""
+
+    name: str
+    figure: Figure
+    more_is_better: bool
+    is_latency: bool = False
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """One side against the reference under one key and metric. Figures are means over the units that were compared.
+
+    `effect.ratio` is side / reference; `p_adjusted` is Holm's over all rows of the comparison; `verdict` is of the side.
+    """
+
+    side: str
+    reference: str
+    target: str
+    workload: str
+    engine: str  # empty where the sides are engines
+    load: str
+    metric: str
+    value: float | None
+    reference_value: float | None
+    effect: Effect
+    verdict: str
+    p_adjusted: float | None = None
+    note: str = ""
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, the sides in order (the first is the reference), what differs besides, and what the rows cannot say."""
+
+    sides: tuple[Side, ...]
+    rows: tuple[ComparisonRow, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+
+
+def _throughput(figures: Sequence[Figures]) -> float | None:
+    return _guests_mean(figures, lambda found: found.throughput_bytes_per_s)
+
+
+def _iops(figures: Sequence[Figures]) -> float | None:
+    return _guests_mean(figures, lambda found: found.iops)
+
+
+def _guests_mean(figures: Sequence[Figures], figure: Callable[[Figures], float | None]) -> float | None:
+    """The mean over guests of each one's mean."""
+    guests: dict[str, list[float | None]] = {}
+    for found in figures:
+        guests.setdefault(found.measurement.guest, []).append(figure(found))
+    return mean_known(mean_known(values) for values in guests.values())
+
+
+def _percentile(percent: float) -> Figure:
+    """A percentile of the merged buckets of a unit; None with fewer than ten samples beyond it."""
+    return lambda figures: percentile_or_none(latencies(figures), percent)
+
+
+METRICS = (
+    Metric("throughput", _throughput, True),
+    Metric("IOPS", _iops, True),
+    Metric("P50", _percentile(50.0), False, True),
+    Metric("P99", _percentile(99.0), False, True),
+    Metric("P99.9", _percentile(99.9), False, True),
+    Metric("CV within a run", lambda figures: _guests_mean(figures, lambda found: found.cv_within_run.value), False),
+    Metric("CPU per I/O", lambda figures: _guests_mean(figures, lambda found: found.engine_ns_per_io), False),
+)
+
+
+def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
+    """Every side against the first. `fact` names what tells the sides of one run apart; empty: the sides are runs."""
+    all_played = {id(side.record): played(side.record) for side in sides}
+    units = [units_of(side, all_played[id(side.record)]) for side in sides]
+    order = _order(sides)
+    rows = [
+        row
+        for side, mine in zip(sides[1:], units[1:], strict=True)
+        for key in sorted(mine.keys() & units[0].keys(), key=order)
+        for row in _rows(side, mine[key], sides[0], units[0][key], key)
+    ]
+    return Comparison(
+        sides=tuple(sides),
+        rows=tuple(_judged(rows)),
+        differences=tuple(differences(sides, fact)),
+        notes=tuple(_notes(sides, units, fact)),
+    )
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(
+    side: Side, mine: Sequence[Unit], reference: Side, theirs: Sequence[Unit], key: Key
+) -> Iterable[ComparisonRow]:
+    """One row a metric. Within a run units that were played side by side are pairs; runs have none."""
+    target, workload, engine, load = key
+    is_paired = side.record is reference.record
+    others = {unit.turn: unit for unit in theirs}
+    shared = [(unit, others[unit.turn]) for unit in mine if unit.turn in others] if is_paired else []
+    definition = _workload(side, workload)
+    throughput: Effect | None = None
+    for metric in METRICS:
+        if metric.name == "IOPS" and len(definition.block_sizes) == 1:
+            continue  # throughput by another name: it would only cost the other rows their verdicts
+        if is_paired:
+            pairs = [(metric.figure(a.figures), metric.figure(b.figures)) for a, b in shared]
+            effect = significance.paired(pairs)
+            values = [a for a, _ in pairs], [b for _, b in pairs]
+        else:
+            values = [metric.figure(unit.figures) for unit in mine], [metric.figure(unit.figures) for unit in theirs]
+            effect = significance.unpaired(*values)
+        throughput = throughput or effect
+        if effect.ratio is None and not any(value is not None for one in values for value in one):
+            continue  # such as a P99.9 of too few I/Os: nothing to show on either side
+        verdict, note = _verdict(metric, effect, throughput, definition, side, reference)
+        yield ComparisonRow(
+            side=side.name,
+            reference=reference.name,
+            target=target,
+            workload=workload,
+            engine=engine,
+            load=load,
+            metric=metric.name,
+            value=mean_known(values[0]),
+            reference_value=mean_known(values[1]),
+            effect=effect,
+            verdict=verdict,
+            note=note,
+            labels=definition.labels,
+        )
+
+
+def _verdict(
+    metric: Metric, effect: Effect, throughput: Effect, workload: Workload, side: Side, reference: Side
+) -> tuple[str, str]:
+    """The verdict before the correction, and a note. Better or worse is decided by `_judged`."""
+    if effect.p is None:
+        return NOT_ENOUGH, effect.reason
+    if metric.is_latency and not _equal_load(throughput, workload, side, reference):
+        return OTHER_LOAD, _load_note(throughput, workload)
+    return "", ""
+
+
+def _equal_load(throughput: Effect, workload: Workload, side: Side, reference: Side) -> bool:
+    """An open loop offers the same to both, when both did it; a closed one only by the same throughput on the same guests."""
+    same = throughput.ratio is not None and abs(math.log(throughput.ratio)) <= math.log1p(EQUAL_LOAD)
+    return same and (workload.is_open_loop or side.guests == reference.guests)
+
+
+def _load_note(throughput: Effect, workload: Workload) -> str:
+    ratio = "unknown" if throughput.ratio is None else f"{throughput.ratio:.2f} x"
+    if workload.is_open_loop:
+        return f"one side did not keep up with the rate (throughput {ratio})"
+    return f"closed loop: the load follows from the latency (throughput {ratio}); set `rate_iops` and `arrival: poisson` for a verdict"
+
+
+def _judged(rows: Sequence[ComparisonRow]) -> Iterable[ComparisonRow]:
+    """Correct all p-values together and say better or worse."""
+    open_ = [row for row in rows if not row.verdict and row.effect.p is not None]
+    adjusted = dict(zip(map(id, open_), significance.holm([row.effect.p or 0.0 for row in open_]), strict=True))
+    better = {metric.name: metric.more_is_better for metric in METRICS}
+    for row in rows:
+        if id(row) not in adjusted or row.effect.ratio is None:
+            yield row
+            continue
+        p = adjusted[id(row)]
+        verdict = NO_DIFFERENCE
+        if p < LEVEL:
+            verdict = BETTER if (row.effect.ratio > 1) == better[row.metric] else WORSE
+        yield replace(row, p_adjusted=p, verdict=verdict)
+
+
+def _workload(side: Side, name: str) -> Workload:
+    return next(round_.workload for round_ in side.record.plan.rounds if round_.workload.name == name)
+
+
+def _order(sides: Sequence[Side]) -> Callable[[Key], tuple[int, str]]:
+    """The inventory's order of the reference; keys without an engine come by their first engine's place."""
+    places: dict[Key, int] = {}
+    for at, (target, workload, engine, load) in enumerate(keys_of(sides[0].record)):
+        places.setdefault((target, workload, engine, load), at)
+        places.setdefault((target, workload, "", load), at)
+    return lambda key: (places.get(key, len(places)), str(key))
+
+
+# --- what the rows cannot say -----------------------------------------------------------------------------------------
+
+
+def _notes(sides: Sequence[Side], units: Sequence[dict[Key, tuple[Unit, ...]]], fact: str) -> Iterable[str]:
+    if fact and fact != "engine":
+        yield "one run compares these placements, on this day, and no others: guests, disks and neighbours come with them"
+    if not fact:
+        yield "two runs differ by their days as well: what changed between them, besides what is meant, is in these figures too"
+    if fact == "group" and len({name for side in sides for name in side.guests}) < sum(
+        len(side.guests) for side in sides
+    ):
+        yield "some guests are in several of these groups and count on several sides"
+    if fact == "guest" or any(len(side.guests) == 1 for side in sides):
+        yield "for one guest the unit is the block, else the round"
+    lone = [side.name for side, mine in zip(sides, units, strict=True) if not mine]
+    if lone:
+        yield f"nothing was measured on {', '.join(lone)}"
+    for side, mine in zip(sides[1:], units[1:], strict=True):
+        missing = sorted({key[1] for key in mine.keys() ^ units[0].keys()})
+        if mine and units[0] and missing:
+            yield f"not on both of {side.name} and {sides[0].name}, and left out: {', '.join(missing)}"

@@ -1,0 +1,199 @@
+"""A against B: who is on which side, what a unit is, when two sides cannot be compared, and which verdict follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from calyx_orch.analysis import compare, sides, significance
+from calyx_orch.analysis.comparability import differences
+from calyx_orch.analysis.rounds import played
+from calyx_orch.errors import UsageError
+from calyx_orch.model import LoadMode, Measurement, RunRecord, Series
+from report_records import run_record
+
+
+@pytest.fixture(scope="module")
+def record() -> RunRecord:
+    """Four guests on two vm_hosts, three ABBA blocks of calyx and fio, all of them measured."""
+    return _all_ok(run_record(4, per_host=2, blocks=3, runtime_s=4.0, loads=(LoadMode.TOGETHER,)))
+
+
+def _all_ok(record: RunRecord) -> RunRecord:
+    whole = run_record(
+        5, per_host=2, blocks=3, runtime_s=4.0, loads=(LoadMode.TOGETHER,)
+    )  # only its last guest is lost
+    names = {guest.name for guest in record.plan.inventory.guests}
+    return replace(record, measurements=tuple(m for m in whole.measurements if m.guest in names))
+
+
+def scaled(record: RunRecord, factor: float, **which: Any) -> RunRecord:
+    """The record with the rates of some measurements multiplied; `which` are fields they must have."""
+
+    def of(m: Measurement) -> Measurement:
+        if any(getattr(m, name) != value for name, value in which.items()):
+            return m
+        ways = {
+            name: replace(way, ios=int(way.ios * factor), bytes=int(way.bytes * factor))
+            for name in ("read", "write")
+            if (way := getattr(m, name)) is not None
+        }
+        series = m.series and Series(
+            m.series.interval_ns,
+            *(
+                tuple(value * factor for value in column)
+                for column in (m.series.read_ios, m.series.read_bytes, m.series.write_ios, m.series.write_bytes)
+            ),
+        )
+        return replace(m, series=series, **ways)
+
+    return replace(record, measurements=tuple(of(m) for m in record.measurements))
+
+
+def row(found: compare.Comparison, metric: str, workload: str = "randread-4k", **fields: str) -> compare.ComparisonRow:
+    (one,) = (
+        row
+        for row in found.rows
+        if (row.metric, row.workload) == (metric, workload) and all(getattr(row, k) == v for k, v in fields.items())
+    )
+    return one
+
+
+def test_a_vm_host_that_is_a_tenth_slower_is_worse_and_by_how_much(record: RunRecord) -> None:
+    slowed = scaled(record, 0.9, vm_host="hv2")
+    found = compare.compare(sides.by_fact(slowed, "vm_host"), fact="vm_host")
+    one = row(found, "throughput", engine="calyx")
+    assert (one.side, one.reference, one.verdict) == ("hv2", "hv1", "worse")
+    assert one.effect.paired
+    assert one.effect.units == 6
+    assert one.effect.ratio == pytest.approx(0.9, rel=0.02)
+    assert one.effect.low is not None
+    assert one.effect.low < 0.9 < (one.effect.high or 0)
+
+
+def test_equal_vm_hosts_are_not_told_apart(record: RunRecord) -> None:
+    found = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
+    assert {row(found, "throughput", engine=engine).verdict for engine in ("calyx", "fio-io_uring")} == {
+        "no difference found"
+    }
+    assert any("these placements" in note for note in found.notes)
+
+
+def test_iops_stand_beside_throughput_only_where_they_say_something_else(record: RunRecord) -> None:
+    """With one block size they are the same figure: a second row would only cost the others their verdicts."""
+    found = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
+    assert "IOPS" not in {one.metric for one in found.rows}
+    split = ((4096, 50), (65536, 50))
+    plan = replace(
+        record.plan, rounds=tuple(replace(r, workload=replace(r.workload, bssplit=split)) for r in record.plan.rounds)
+    )
+    found = compare.compare(sides.by_fact(replace(record, plan=plan), "vm_host"), fact="vm_host")
+    assert "IOPS" in {one.metric for one in found.rows}
+
+
+def test_engines_are_paired_by_their_place_in_the_block(record: RunRecord) -> None:
+    by_engine = sides.by_fact(record, "engine")
+    assert [side.name for side in by_engine] == ["calyx", "fio-io_uring"]
+    ours, theirs = (sides.units_of(side, played(record)) for side in by_engine)
+    (key,) = (key for key in ours if key[1] == "randread-4k")
+    assert key[2] == ""
+    assert (
+        [unit.turn for unit in ours[key]]
+        == [unit.turn for unit in theirs[key]]
+        == [(b, n) for b in range(3) for n in (0, 1)]
+    )
+    found = compare.compare(by_engine, fact="engine")
+    assert row(found, "CPU per I/O").verdict == "worse"
+    assert row(found, "CPU per I/O").effect.ratio == pytest.approx(6100 / 4700, rel=0.01)
+
+
+def test_for_one_guest_the_unit_is_the_block_so_three_blocks_are_not_enough(record: RunRecord) -> None:
+    found = compare.compare(sides.by_fact(record, "guest"), fact="guest")
+    assert {one.verdict for one in found.rows} == {"not enough data"}
+    assert row(found, "throughput", side="hv2-vm01", engine="calyx").effect.units == 3
+
+
+def test_closed_loop_latencies_of_two_vm_hosts_get_no_verdict(record: RunRecord) -> None:
+    found = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
+    one = row(found, "P99", engine="calyx")
+    assert one.verdict == "at different load"
+    assert "rate_iops" in one.note
+
+
+def test_latencies_at_one_offered_rate_get_a_verdict(record: RunRecord) -> None:
+    def opened(workload: Any) -> Any:
+        return replace(workload, arrival="poisson", rate_iops=1000)
+
+    plan = replace(record.plan, rounds=tuple(replace(r, workload=opened(r.workload)) for r in record.plan.rounds))
+    found = compare.compare(sides.by_fact(replace(record, plan=plan), "vm_host"), fact="vm_host")
+    assert row(found, "P99", engine="calyx").verdict != "at different load"
+
+
+def test_two_runs_have_no_pairs_and_the_slower_night_is_worse(record: RunRecord) -> None:
+    nights = [sides.of_run("before", record), sides.of_run("last night", scaled(record, 0.7))]
+    found = compare.compare(nights)
+    one = row(found, "throughput", engine="calyx")
+    assert (one.verdict, one.effect.paired) == ("worse", False)
+    assert one.effect.ratio == pytest.approx(0.7, rel=0.01)
+    assert not found.differences
+
+
+def test_all_verdicts_of_a_comparison_are_corrected_together(record: RunRecord) -> None:
+    found = compare.compare(sides.by_fact(scaled(record, 0.9, vm_host="hv2"), "vm_host"), fact="vm_host")
+    ps = {
+        (one.metric, one.workload, one.engine): (one.effect.p, one.p_adjusted)
+        for one in found.rows
+        if one.p_adjusted is not None
+    }
+    assert len(ps) >= 8
+    assert [adjusted for _, adjusted in ps.values()] == significance.holm([p or 0.0 for p, _ in ps.values()])
+
+
+def test_a_guest_that_was_lost_in_some_rounds_does_not_tilt_its_vm_host(record: RunRecord) -> None:
+    """hv1 loses its slow guest in two rounds: these are no units, instead of rounds of a faster vm_host."""
+    gone = {(m.round_index, m.guest) for m in record.measurements if m.guest == "hv1-vm02" and m.round_index in (0, 3)}
+    cut = replace(record, measurements=tuple(m for m in record.measurements if (m.round_index, m.guest) not in gone))
+    side = next(side for side in sides.by_fact(cut, "vm_host") if side.name == "hv1")
+    units = sides.units_of(side, played(cut))
+    assert [unit.turn for unit in units["data", "randread-4k", "calyx", "together"]] == [(1, 0), (1, 1), (2, 0), (2, 1)]
+
+
+def test_a_workload_that_is_other_io_forbids_a_verdict(record: RunRecord) -> None:
+    other = replace(
+        record,
+        plan=replace(
+            record.plan,
+            rounds=tuple(replace(r, workload=replace(r.workload, iodepth=64)) for r in record.plan.rounds),
+        ),
+    )
+    found = list(differences([sides.of_run("a", record), sides.of_run("b", other)]))
+    assert [one.what for one in found if one.forbids] == [
+        "workload randread-4k, iodepth",
+        "workload seqwrite-1m, iodepth",
+    ]
+    assert found[0].values == (("a", "32"), ("b", "64"))
+
+
+def test_guests_that_differ_are_named(record: RunRecord) -> None:
+    facts = {name: dict(told) for name, told in record.facts.items()}
+    facts["hv2-vm01"]["kernel"] = "6.12.0"
+    facts["hv2-vm02"]["cpus"] = 8
+    told = replace(record, facts=facts)
+    found = list(differences(sides.by_fact(told, "vm_host"), "vm_host"))
+    assert [one.sentence for one in found] == [
+        "kernel: hv1 6.1.0-31-amd64, hv2 6.1.0-31-amd64 / 6.12.0",
+        "vCPUs: hv1 4, hv2 4 / 8",
+    ]
+    assert not any(one.forbids for one in found)
+    assert [side.name for side in sides.by_fact(told, "kernel")] == ["6.1.0-31-amd64", "6.12.0"]
+
+
+def test_a_fact_that_all_share_names_others_to_compare_by(record: RunRecord) -> None:
+    with pytest.raises(
+        UsageError, match=r"all guests are on kernel '6\.1\.0-31-amd64'; two sides are needed.*such as arch, "
+    ):
+        sides.by_fact(record, "kernel")
+    with pytest.raises(UsageError, match="no guest says what its rack is"):
+        sides.by_fact(record, "rack")
