@@ -32,18 +32,21 @@ static int memory_file(const char *name)
 
 /* Between fork and exec: only what a process with threads may do there. Tells errno through the pipe when exec fails.
  */
-static void become(const char *const *arguments, const char *directory, const int output_fd[2], int tell_fd)
+static void become(const char *const *arguments, const char *directory, int blocked, const int output_fd[2],
+		   int tell_fd)
 {
 	struct sigaction standard = {.sa_handler = SIG_DFL};
-	sigset_t none;
+	sigset_t mask;
 	int error, null;
 
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (int signal = 1; signal < NSIG; signal++)
 		sigaction(signal, &standard, NULL);
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
+	sigemptyset(&mask);
+	if (blocked)
+		sigaddset(&mask, blocked);
+	sigprocmask(SIG_SETMASK, &mask, NULL);
 	null = open("/dev/null", O_RDONLY);
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output_fd[0], STDOUT_FILENO) < 0 ||
 	    dup2(output_fd[1], STDERR_FILENO) < 0 || (directory && chdir(directory)))
@@ -58,7 +61,7 @@ fail:
 	_exit(127);
 }
 
-static int spawn(struct child *child, const char *const *arguments, const char *directory)
+static int spawn(struct child *child, const char *const *arguments, const char *directory, int blocked)
 {
 	int tell[2], error = 0;
 
@@ -72,7 +75,7 @@ static int spawn(struct child *child, const char *const *arguments, const char *
 		return error;
 	}
 	if (!child->pid)
-		become(arguments, directory, child->output_fd, tell[1]);
+		become(arguments, directory, blocked, child->output_fd, tell[1]);
 	setpgid(child->pid, child->pid);
 	close(tell[1]);
 	while (read(tell[0], &error, sizeof(error)) < 0 && errno == EINTR)
@@ -83,7 +86,7 @@ static int spawn(struct child *child, const char *const *arguments, const char *
 	return -error;
 }
 
-int child_spawn(struct child *child, const char *const *arguments, const char *directory, char *why)
+int child_spawn(struct child *child, const char *const *arguments, const char *directory, int blocked, char *why)
 {
 	struct child made = {.output_fd = {-1, -1}};
 	int error = 0;
@@ -94,7 +97,7 @@ int child_spawn(struct child *child, const char *const *arguments, const char *d
 		if (made.output_fd[i] < 0 && !error)
 			error = made.output_fd[i];
 	if (!error)
-		error = spawn(&made, arguments, directory);
+		error = spawn(&made, arguments, directory, blocked);
 	if (error) {
 		snprintf(why, WHY_MAX, "cannot run %.200s: %s", arguments[0], strerror(-error));
 		made.pid = 0;

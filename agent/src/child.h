@@ -24,8 +24,9 @@ struct child {
 	uint64_t ended_at_ns, term_ns, kill_ns;	  /* 0: not yet */
 };
 
-/* Runs arguments[0], looked for in PATH. -errno with a sentence in why when it cannot be run; nothing is left then. */
-int child_spawn(struct child *child, const char *const *arguments, const char *directory, char *why);
+/* Runs arguments[0], looked for in PATH, with one signal blocked (0: none). -errno with a sentence in why when it
+ * cannot be run; nothing is left then. */
+int child_spawn(struct child *child, const char *const *arguments, const char *directory, int blocked, char *why);
 
 struct child_orders {
 	bool stop, kill;

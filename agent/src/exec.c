@@ -23,7 +23,7 @@ static void run_program(struct command *command, const char *const *arguments, u
 	unsigned int seen = 0;
 	int error;
 
-	error = child_spawn(&child, arguments, command->agent->record->work, why);
+	error = child_spawn(&child, arguments, command->agent->record->work, 0, why);
 	if (error) {
 		command_refuse(command, error, "%s", why);
 		return;

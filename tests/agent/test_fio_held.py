@@ -27,8 +27,8 @@ AHEAD_NS = 500_000_000
 FIRST_IO_MAX_NS = 100_000_000  # on a busy machine; what the agent says about its bound is tested beside it
 
 
-def lay_out(agent: AgentProcess, directory: Path, files: int) -> tuple[str, ...]:
-    made = agent.ask("prepare", "prepared", path=str(directory), size=SIZE, files=files, seed=7)
+def lay_out(agent: AgentProcess, directory: Path, files: int, size: int = SIZE) -> tuple[str, ...]:
+    made = agent.ask("prepare", "prepared", path=str(directory), size=size, files=files, seed=7)
     return tuple(str(file["path"]) for file in made["files"])
 
 
@@ -93,6 +93,23 @@ def test_fio_is_held_to_the_start_line_and_measures_the_same_window_as_calyx(
         assert found.latency_kind == "total"
         assert 0.6 < found.read.ios / found.total_ios < 0.8
     assert [job.name for job in printed_by(answers).jobs] == ["job0", "job1"]
+
+
+def test_every_job_of_many_runs_to_its_end(agent: AgentProcess, target: Path) -> None:
+    """Jobs that are let go early run while the others' shells end; fio must not take a SIGCHLD of those for its own end.
+
+    fio's io_uring engine ends a job, with error 0, when a signal interrupts its wait. Three rounds of 48 jobs: with SIGCHLD
+    let through, each loses a job or more on two CPUs.
+    """
+    jobs, size = 48, 1 << 20
+    paths = lay_out(agent, target, jobs, size)
+    many = Workload("many", Rw.RANDREAD, 4096, 8, jobs, size, runtime_s=0.3, ramp_s=0.1)
+    for _ in range(3):
+        answers, found = play(agent, round_of("fio-io_uring", many), paths, {})
+        if "io_uring" in found.why:
+            pytest.skip(f"fio cannot use io_uring here: {found.why}")
+        assert [job.name for job in printed_by(answers).jobs if job.runtime_ms < 290] == []
+        assert (found.status, found.why) == ("ok", "")
 
 
 def test_our_percentiles_of_fio_are_those_it_prints(agent: AgentProcess, target: Path) -> None:
