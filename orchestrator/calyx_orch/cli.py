@@ -261,6 +261,27 @@ def report(
 
 
 @app.command(epilog=EXIT_CODES)
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; one, with --by.")],
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FACT",
+            help="Compare the parts of one run: vm_host, storage, group, guest, engine, a label, or a fact such as kernel.",
+        ),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The side that all others are held against. Default: the first.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON on standard output.")] = False,
+) -> None:
+    """Compare runs, or the parts of one run: ratios with intervals, tests and verdicts."""
+    from calyx_orch.commands import compare as command
+
+    raise typer.Exit(command.show(runs, by=by, reference=reference, as_json=json_))
+
+
+@app.command(epilog=EXIT_CODES)
 def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("inventory.yaml"),
 ) -> None:

@@ -16,7 +16,7 @@ from calyx_orch.analysis.cells import Key, keys_of
 from calyx_orch.analysis.comparability import Difference, differences
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, latencies, played
-from calyx_orch.analysis.sides import Side, Unit, units_of
+from calyx_orch.analysis.sides import Side, Unit, fullest, units_of
 from calyx_orch.analysis.significance import Effect
 from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import Workload
@@ -130,9 +130,16 @@ def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
 def _rows(
     side: Side, mine: Sequence[Unit], reference: Side, theirs: Sequence[Unit], key: Key
 ) -> Iterable[ComparisonRow]:
-    """One row a metric. Within a run units that were played side by side are pairs; runs have none."""
+    """One row a metric. Within a run units that were played side by side are pairs; runs have none.
+
+    Sides of the same guests (engines, runs) are cut to the same ones; other sides each to their own.
+    """
     target, workload, engine, load = key
     is_paired = side.record is reference.record
+    if side.guests == reference.guests:
+        mine, theirs = fullest([mine, theirs], enough=significance.UNITS_MIN)
+    else:
+        (mine,), (theirs,) = (fullest([units], enough=significance.UNITS_MIN) for units in (mine, theirs))
     others = {unit.turn: unit for unit in theirs}
     shared = [(unit, others[unit.turn]) for unit in mine if unit.turn in others] if is_paired else []
     definition = _workload(side, workload)
@@ -175,7 +182,7 @@ def _verdict(
     if effect.p is None:
         return NOT_ENOUGH, effect.reason
     if metric.is_latency and not _equal_load(throughput, workload, side, reference):
-        return OTHER_LOAD, _load_note(throughput, workload)
+        return OTHER_LOAD, _load_note(workload)
     return "", ""
 
 
@@ -185,11 +192,10 @@ def _equal_load(throughput: Effect, workload: Workload, side: Side, reference: S
     return same and (workload.is_open_loop or side.guests == reference.guests)
 
 
-def _load_note(throughput: Effect, workload: Workload) -> str:
-    ratio = "unknown" if throughput.ratio is None else f"{throughput.ratio:.2f} x"
+def _load_note(workload: Workload) -> str:
     if workload.is_open_loop:
-        return f"one side did not keep up with the rate (throughput {ratio})"
-    return f"closed loop: the load follows from the latency (throughput {ratio}); set `rate_iops` and `arrival: poisson` for a verdict"
+        return f"one side did not keep up with the rate of {workload.name}"
+    return "the load of a closed loop follows from its latency; set `rate_iops` and `arrival: poisson` for a verdict"
 
 
 def _judged(rows: Sequence[ComparisonRow]) -> Iterable[ComparisonRow]:

@@ -6,7 +6,6 @@ a round holds only one guest of a domain. Repetitions are never pooled across gu
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,13 +86,13 @@ def values_of(guest: Guest, facts: Mapping[str, Any], fact: str) -> tuple[str, .
 
 
 def units_of(side: Side, played: Sequence[Played]) -> dict[Key, tuple[Unit, ...]]:
-    """The units of a side under each key (target, workload, engine, load; no engine where the sides are engines).
+    """Every unit of a side under each key (target, workload, engine, load; no engine where the sides are engines).
 
-    Of rounds only those count in which all guests of the fullest round were measured: others were of a fleet that is none.
+    The units of one key may hold different guests, where some were lost: `fullest` makes them alike.
     """
     at = {one.round.index: one for one in played}
     turns: dict[tuple[Key, int], int] = {}
-    gathered: dict[Key, list[tuple[tuple[int, int], tuple[Figures, ...]]]] = {}
+    gathered: dict[Key, list[Unit]] = {}
     for round_ in side.record.plan.rounds:
         if side.engine not in (None, round_.engine) or not set(side.guests).intersection(round_.guests):
             continue
@@ -103,23 +102,41 @@ def units_of(side: Side, played: Sequence[Played]) -> dict[Key, tuple[Unit, ...]
         one = at.get(round_.index)
         mine = tuple(found for found in (one.figures if one else ()) if found.measurement.guest in side.guests)
         if mine:
-            gathered.setdefault(key, []).append(((round_.block, turn), mine))
-    whole = {key: _whole(side, key, found) for key, found in gathered.items()}
-    return {key: units for key, units in whole.items() if units}
+            gathered.setdefault(key, []).append(Unit((round_.block, turn), mine))
+    return {
+        key: _blocks(units) if len(side.guests) == 1 or key[3] == LoadMode.ALONE else tuple(units)
+        for key, units in gathered.items()
+    }
 
 
-def _whole(side: Side, key: Key, found: Sequence[tuple[tuple[int, int], tuple[Figures, ...]]]) -> tuple[Unit, ...]:
-    """Rounds as units, or blocks where a round is not the whole side; only those with the fullest set of guests."""
-    if len(side.guests) == 1 or key[3] == LoadMode.ALONE:
-        blocks: dict[int, list[Figures]] = {}
-        for (block, _), figures in found:
-            blocks.setdefault(block, []).extend(figures)
-        candidates = [Unit((block, 0), tuple(figures)) for block, figures in blocks.items()]
-    else:
-        candidates = [Unit(turn, figures) for turn, figures in found]
-    often = Counter(_names(unit) for unit in candidates)
-    fullest = max(often, key=lambda names: (len(names), often[names]))
-    return tuple(unit for unit in candidates if _names(unit) == fullest)
+def fullest(sides: Sequence[Sequence[Unit]], *, enough: int) -> list[tuple[Unit, ...]]:
+    """The units of each side cut to one set of guests, that was measured whole in all of them.
+
+    A guest that fails leaves the storage to the others, so a unit without it is of another fleet. Of the sets that were seen, one with
+    `enough` units on each side is preferred, then the one with most guests, then with most units.
+    """
+
+    def having(names: frozenset[str]) -> list[tuple[Unit, ...]]:
+        return [tuple(_cut(unit, names) for unit in units if names <= _names(unit)) for units in sides]
+
+    def worth(names: frozenset[str]) -> tuple[bool, int, int]:
+        fewest = min(len(units) for units in having(names))
+        return fewest >= enough, len(names), fewest
+
+    seen = {_names(unit) for units in sides for unit in units}
+    return having(max(sorted(seen, key=sorted), key=worth)) if seen else [() for _ in sides]
+
+
+def _blocks(units: Sequence[Unit]) -> tuple[Unit, ...]:
+    """A block as one unit, where a round is not the whole side."""
+    blocks: dict[int, list[Figures]] = {}
+    for unit in units:
+        blocks.setdefault(unit.turn[0], []).extend(unit.figures)
+    return tuple(Unit((block, 0), tuple(figures)) for block, figures in blocks.items())
+
+
+def _cut(unit: Unit, names: frozenset[str]) -> Unit:
+    return Unit(unit.turn, tuple(found for found in unit.figures if found.measurement.guest in names))
 
 
 def _names(unit: Unit) -> frozenset[str]:

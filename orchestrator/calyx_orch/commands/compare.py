@@ -1,0 +1,83 @@
+"""`calyx-orch compare`: runs against each other, or the parts of one run by vm_host, storage, group, engine or any fact."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calyx_orch.errors import EXIT_FINE, Fault, UsageError
+from calyx_orch.report import screen
+from calyx_orch.store import archive
+
+if TYPE_CHECKING:
+    from calyx_orch.analysis.compare import Comparison
+    from calyx_orch.analysis.sides import Side
+
+
+def show(runs: Sequence[Path], *, by: str | None, reference: str | None, as_json: bool) -> int:
+    """Compare and print; the first side, or the one named `reference`, is what all others are held against.
+
+    Returns the exit code. Raises UsageError when there is nothing to compare, or when a workload is other I/O on each side.
+    """
+    from calyx_orch.analysis import compare
+    from calyx_orch.report import comparison
+
+    sides = _with_reference(_sides(runs, by), reference)
+    found = compare.compare(sides, fact=by or "")
+    _refuse_unlike(found)
+    if as_json:
+        _print_json(comparison.to_json(found, by or ""))
+    else:
+        comparison.show(found, by or "", screen.console())
+    return EXIT_FINE
+
+
+def _sides(runs: Sequence[Path], by: str | None) -> tuple[Side, ...]:
+    from calyx_orch.analysis import sides
+
+    if by is None:
+        if len(runs) < 2:
+            raise UsageError("name two runs, or one run and --by vm_host, storage, group, engine or a fact")
+        records = [archive.read(run) for run in runs]
+        names = _names(runs)
+        shared = set.intersection(*({g.name for g in record.plan.inventory.guests} for record in records))
+        if not shared:
+            raise UsageError("these runs have no guest in common: nothing can be compared")
+        return tuple(sides.of_run(name, record, shared) for name, record in zip(names, records, strict=True))
+    if len(runs) != 1:
+        raise UsageError("--by compares the parts of one run: name one")
+    return sides.by_fact(archive.read(runs[0]), by)
+
+
+def _names(runs: Sequence[Path]) -> list[str]:
+    """What tells the folders apart: their names, or their paths where names are alike."""
+    short = [run.resolve().name for run in runs]
+    return short if len(set(short)) == len(short) else [str(run) for run in runs]
+
+
+def _with_reference(sides: Sequence[Side], reference: str | None) -> tuple[Side, ...]:
+    if reference is None:
+        return tuple(sides)
+    first = [side for side in sides if side.name == reference]
+    if not first:
+        raise UsageError(f"no side is called {reference!r}: there are {', '.join(side.name for side in sides)}")
+    return (*first, *(side for side in sides if side.name != reference))
+
+
+def _refuse_unlike(found: Comparison) -> None:
+    unlike = [one.sentence for one in found.differences if one.forbids]
+    if unlike:
+        raise UsageError(
+            "\n".join(("these runs did other I/O under the same name, so their figures are not compared:", *unlike))
+        )
+
+
+def _print_json(document: object) -> None:
+    out = screen.Screen(sys.stdout)
+    out.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
+    out.flush()
+    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
+        raise Fault(f"standard output did not take the JSON: {out.failure}")

@@ -1,0 +1,160 @@
+"""A comparison as tables on a terminal, as strict JSON, and in one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from calyx_orch.analysis.compare import BETTER, NO_DIFFERENCE, NOT_ENOUGH, WORSE, Comparison, ComparisonRow
+from calyx_orch.report import terminal, wording
+from calyx_orch.report.tables import Field
+
+JSON_FORMAT = "calyx-orch-comparison/1"
+SIDES_NAMED_MAX = 6
+
+
+def _value(row: ComparisonRow, value: float | None) -> str:
+    """A figure of a metric in its unit."""
+    if row.metric == "throughput":
+        return wording.rate(value)
+    if row.metric == "IOPS":
+        return wording.significant(value)
+    return wording.cv(value) if row.metric.startswith("CV ") else wording.latency(value)
+
+
+def _interval(row: ComparisonRow) -> str:
+    effect = row.effect
+    if effect.low is None or effect.high is None:
+        return ""
+    return f"{wording.ratio(effect.low)} .. {wording.ratio(effect.high)}"
+
+
+def _p(row: ComparisonRow) -> str:
+    if row.p_adjusted is None:
+        return ""
+    return "<0.001" if row.p_adjusted < 0.001 else f"{row.p_adjusted:.3f}"
+
+
+def _detectable(row: ComparisonRow) -> str:
+    return "" if row.effect.detectable is None else f"{100 * row.effect.detectable:.1f} %"
+
+
+FIELDS: tuple[Field[ComparisonRow], ...] = (
+    Field("workload", lambda row: row.workload, is_number=False),
+    Field("kind", lambda row: ", ".join(row.labels), is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("load", lambda row: row.load, is_number=False),
+    Field("engine", lambda row: row.engine, is_number=False),
+    Field("metric", lambda row: row.metric, is_number=False),
+    Field("side", lambda row: row.side, is_number=False),
+    Field("value", lambda row: _value(row, row.value), 1),
+    Field("reference", lambda row: _value(row, row.reference_value), 2),
+    Field("ratio", lambda row: wording.ratio(row.effect.ratio), explanation="side / reference"),
+    Field("95 % interval", _interval, explanation="Student's, over units"),
+    Field(
+        "verdict", lambda row: row.verdict, is_number=False, explanation="of the side; p corrected over all rows (Holm)"
+    ),
+    Field("p", _p, 3, explanation="two-sided, corrected over all rows (Holm)"),
+    Field("units", lambda row: f"{row.effect.units}{' pairs' if row.effect.paired else ''}", 4),
+    Field(
+        "detectable", _detectable, 2, explanation="the smallest change that these units would show in 80 of 100 tries"
+    ),
+)
+
+
+def show(found: Comparison, fact: str, console: Console) -> None:
+    """Print what differs besides, the table, what it cannot say, and the sentence."""
+    for difference in found.differences:
+        console.print(Text(wording.printable(f"differs: {difference.sentence}"), style="yellow"), soft_wrap=True)
+    title = f"{', '.join(side.name for side in found.sides[1 : SIDES_NAMED_MAX + 1])} / {found.sides[0].name}"
+    decided = [row for row in found.rows if row.verdict != NOT_ENOUGH]
+    terminal.show_rows(console, title, FIELDS, decided or found.rows)
+    for note in _gathered(found.rows) + list(found.notes):
+        console.print(Text(wording.printable(f"note: {note}"), style="dim"), soft_wrap=not console.is_terminal)
+    terminal.conclude(sentence(found, fact), console)
+
+
+def sentence(found: Comparison, fact: str) -> str:
+    """One sentence: who is better or worse at what and by how much, or why nobody can say."""
+    reference = found.sides[0].name
+    clauses = []
+    for side in found.sides[1:]:
+        rows = [row for row in found.rows if row.side == side.name]
+        judged = [row for row in rows if row.verdict in (BETTER, WORSE)]
+        if judged:
+            told = [_told(row) for row in sorted(judged, key=_weight)[:3]]
+            more = f" and {len(judged) - 3} more" if len(judged) > 3 else ""
+            clauses.append(f"{side.name} is {'; '.join(told)}{more}")
+        elif rows:
+            clauses.append(f"{side.name}: {_undecided(rows)}")
+    if not clauses:
+        return f"Nothing could be compared with {reference}: no workload was measured on both sides."
+    kind = f"{fact} " if fact else ""
+    return f"Against {kind}{reference}: {'; '.join(clauses)}."
+
+
+def to_json(found: Comparison, fact: str) -> dict[str, Any]:
+    """Give the comparison as data for strict JSON, with null for what is unknown."""
+    plain: dict[str, Any] = _plain(
+        {
+            "format": JSON_FORMAT,
+            "by": fact or None,
+            "sides": [
+                {"name": side.name, "run": side.record.run_id, "folder": side.record.folder, "guests": side.guests}
+                for side in found.sides
+            ],
+            "sentence": sentence(found, fact),
+            "rows": [asdict(row) for row in found.rows],
+            "differences": [asdict(one) for one in found.differences],
+            "notes": found.notes,
+        }
+    )
+    return plain
+
+
+def _told(row: ComparisonRow) -> str:
+    """`12 % worse in throughput of seq-read (0.84 .. 0.92)`."""
+    change = abs((row.effect.ratio or 1.0) - 1.0)
+    engine = f" by {row.engine}" if row.engine else ""
+    return f"{100 * change:.3g} % {row.verdict} in {row.metric} of {row.workload}{engine} ({_interval(row)})"
+
+
+def _weight(row: ComparisonRow) -> float:
+    return -abs(math.log(row.effect.ratio or 1.0))
+
+
+def _undecided(rows: Sequence[ComparisonRow]) -> str:
+    """Why no row decided; where nothing was found, what would have been seen stands beside."""
+    verdicts = {row.verdict for row in rows}
+    if verdicts == {NOT_ENOUGH}:
+        return f"{rows[0].note}; run with more `repetitions`"
+    if NO_DIFFERENCE not in verdicts:
+        return "the latencies are of different load"
+    seen = [row.effect.detectable for row in rows if row.metric == "throughput" and row.effect.detectable is not None]
+    limit = f" (in throughput {100 * max(seen):.2g} % would have been seen)" if seen else ""
+    return f"{NO_DIFFERENCE}{limit}"
+
+
+def _gathered(rows: Sequence[ComparisonRow]) -> list[str]:
+    """The notes of rows, each once with what it is about; the rows without enough data are told here alone."""
+    of: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.note:
+            about = f"{row.workload} {row.load}" if row.verdict == NOT_ENOUGH else row.metric
+            of.setdefault(row.note, {})[about] = None
+    return [f"{', '.join(about)}: {note}" for note, about in of.items()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return value
