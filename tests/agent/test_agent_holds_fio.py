@@ -16,7 +16,11 @@ from calyx_agent import protocol
 FIO = shutil.which("fio")
 SIZE = 16 << 20
 MS = 1_000_000
-LATE_NS = 40 * MS  # on a machine that runs other tests as well
+# What the gate itself is good for. Where the CPUs are busy with other things any process may wait 40 ms for one, so the
+# best of several rounds is looked at: slowness of the gate's own would show in each.
+RELEASED_WITHIN_NS = MS // 5
+FIRST_IO_WITHIN_NS = 3 * MS
+TRIES = 20
 needs_fio = pytest.mark.skipif(FIO is None, reason="no fio on this machine")
 
 
@@ -65,10 +69,10 @@ def test_fio_starts_at_the_line_and_its_outputs_come_back(agent: AgentProcess, t
     usage = agent.until("usage")
     exited = agent.until("exited")
     assert (exited["status"], exited["timed_out"], exited["missing"]) == (0, False, [])
-    assert 0 <= exited["released_ns"] - start_ns < LATE_NS
-    assert 0 <= started["now_ns"] - start_ns < LATE_NS
+    assert start_ns <= exited["released_ns"]
+    assert start_ns <= started["now_ns"]
     if started["how"] == "first-io":  # a file system in memory moves no counter
-        assert 0 < started["bound_ns"] < LATE_NS
+        assert 0 < started["bound_ns"] <= started["now_ns"] - start_ns
     document = json.loads(agent.documents["stdout"][agent.documents["stdout"].index("{") :])
     assert sum(job["read"]["total_ios"] for job in document["jobs"]) > 0
     assert agent.documents["calyx_iops.1.log"].count("\n") >= 4
@@ -76,6 +80,27 @@ def test_fio_starts_at_the_line_and_its_outputs_come_back(agent: AgentProcess, t
     assert 0 <= usage["window_start_ns"] - (start_ns + 200 * MS) < 20 * MS
     assert usage["engine_ns"] > 0
     assert files_below(Path(agent.hello["work"])) == []
+
+
+@needs_fio
+@pytest.mark.parametrize("way", ["--thread", "--group_reporting"], ids=["threads", "processes"])
+def test_fio_is_let_go_within_a_fifth_of_a_millisecond(agent: AgentProcess, target: Path, way: str) -> None:
+    released_ns: list[int] = []
+    first_io_ns: list[int] = []
+    while len(released_ns) < TRIES and (
+        min(released_ns, default=MS) > RELEASED_WITHIN_NS or min(first_io_ns, default=0) > FIRST_IO_WITHIN_NS
+    ):
+        command = fio_command(agent, target, way, "--ramp_time=0", "--runtime=60ms")
+        agent.send("exec", ("hold", 2), *command, ramp_ns=0, runtime_ns=60 * MS)
+        agent.until("ready")
+        start_ns = agent.arm()
+        started, exited = agent.until("started"), agent.until("exited")
+        released_ns.append(exited["released_ns"] - start_ns)
+        if started["how"] == "first-io":
+            first_io_ns.append(started["now_ns"] - start_ns)
+        agent.ask("clean", "cleaned")
+    assert 0 <= min(released_ns) <= RELEASED_WITHIN_NS, released_ns
+    assert 0 <= min(first_io_ns, default=0) <= FIRST_IO_WITHIN_NS, first_io_ns
 
 
 @needs_fio
@@ -124,13 +149,16 @@ def test_a_hanging_fio_is_killed_after_its_deadline(agent: AgentProcess) -> None
 
 
 def test_only_the_opening_of_the_gate_is_told_of_a_program_without_io(agent: AgentProcess) -> None:
-    agent.send("exec", ("hold", 1), *script(f'sh -c "{waiter(agent)}"; sleep 0.2'), ramp_ns=0, runtime_ns=100 * MS)
-    agent.until("ready")
-    start_ns = agent.arm(50 * MS)
-    started = agent.until("started")
-    assert started["how"] == "released"
-    assert 0 <= started["now_ns"] - start_ns < LATE_NS
-    assert agent.until("exited")["status"] == 0
+    late_ns = []
+    while len(late_ns) < TRIES and min(late_ns, default=MS) > RELEASED_WITHIN_NS:
+        agent.send("exec", ("hold", 1), *script(f'sh -c "{waiter(agent)}"; sleep 0.1'), ramp_ns=0, runtime_ns=50 * MS)
+        agent.until("ready")
+        start_ns = agent.arm(50 * MS)
+        started = agent.until("started")
+        assert started["how"] == "released"
+        late_ns.append(started["now_ns"] - start_ns)
+        assert agent.until("exited")["status"] == 0
+    assert 0 <= min(late_ns) <= RELEASED_WITHIN_NS, late_ns
 
 
 def test_cpu_of_children_that_ended_within_the_window_is_counted(agent: AgentProcess) -> None:

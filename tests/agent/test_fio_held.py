@@ -24,7 +24,6 @@ GUEST = Guest("vm1", Connection("vm1"), ())
 SIZE = 8 << 20
 MIXED = Workload("mixed", Rw.RANDRW, 4096, 4, 2, SIZE, runtime_s=1.0, ramp_s=0.4, rwmixread=70)
 AHEAD_NS = 500_000_000
-FIRST_IO_MAX_NS = 100_000_000  # on a busy machine; what the agent says about its bound is tested beside it
 
 
 def lay_out(agent: AgentProcess, directory: Path, files: int, size: int = SIZE) -> tuple[str, ...]:
@@ -73,7 +72,7 @@ def test_fio_is_held_to_the_start_line_and_measures_the_same_window_as_calyx(
     assert (ours.status, theirs.status) == ("ok", "ok")
     assert theirs.skew_ns is not None
     assert theirs.skew_bound_ns is not None
-    assert -theirs.skew_bound_ns <= theirs.skew_ns < FIRST_IO_MAX_NS
+    assert -theirs.skew_bound_ns <= theirs.skew_ns
     assert ours.window_ns == 1_000_000_000
     assert abs(theirs.window_ns - ours.window_ns) <= 30_000_000
     assert theirs.window_start_ns - theirs.start_line_ns == theirs.skew_ns + 400_000_000
