@@ -1,8 +1,9 @@
 """The engine side by side with fio in one run: the figures that calyx has to reach, each with its 95 % interval.
 
-    benchmarks/engine.py              40 pairs of 3 s a cell: about an hour; every bound is judged
+    benchmarks/engine.py              40 pairs of 3 s a cell: about 75 minutes; every bound is judged
     benchmarks/engine.py --quick      under a minute; says what it cannot decide
     benchmarks/engine.py --check      exit 1 where a goal is missed; the last line is the figure furthest from its goal
+    benchmarks/engine.py --json FILE --resume      goes on where FILE ended; with --cells the full run is made in parts
 
 fio is 3.x with io_uring, registered buffers and file, norandommap, threads, the same ramp, and total latency, as a run makes
 it. Both sides of a pair use one laid-out file, the same seed, start line, window and CPU accounting. docs/benchmarks.md says
@@ -16,17 +17,19 @@ import asyncio
 import contextlib
 import os
 import platform
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from side_by_side import cells as of
-from side_by_side import costs, pairs, present
+from side_by_side import counted, pairs, present, profile, progress, record
 from side_by_side.cells import Cell, Samples
-from side_by_side.goals import Figure, at_least, at_most
+from side_by_side.goals import Figure, Verdict, at_least, at_most, judge
 from side_by_side.guest import CALYX, FIO, BenchGuest, Side, open_guest
 from side_by_side.loops import NoLoopError, mounted
 
@@ -37,6 +40,7 @@ from calyx_orch.model import Rw, Workload
 PAIRS, PAIRS_QUICK = 40, 3
 SECONDS, SECONDS_QUICK = 3.0, 0.5
 RAMP_S, RAMP_QUICK_S = 0.5, 0.2
+QUICK_PAIRS_WITHIN_S, QUICK_COUNTS_WITHIN_S = 40.0, 45.0  # nothing is begun later, so that a minute is kept
 RANDOM_DEPTHS = (1, 4, 8, 16, 32, 64)
 GROWTH_DEPTHS = (8, 16, 32, 64)
 QUICK_CELLS = ("randread-4k-q8", "randread-4k-q32", "seqread-1m-q16")
@@ -46,20 +50,50 @@ TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 ENOUGH_TICKS = 400
 
 
+@dataclass
+class Measured:
+    """What a benchmark has found so far, and under what conditions."""
+
+    samples: Samples = field(default_factory=Samples)
+    counted: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    conditions: dict[str, Any] = field(default_factory=dict)
+    profiles: dict[str, Any] = field(default_factory=dict)
+
+    def figures(self) -> list[Figure]:
+        """Every figure with its goal."""
+        return [*pair_figures(self.samples), *self.counted]
+
+    def document(self, options: argparse.Namespace) -> dict[str, Any]:
+        """All of it, for the JSON file."""
+        extra = {
+            "options": vars(options),
+            "conditions": self.conditions,
+            "samples": self.samples.document(),
+            "counted": record.counted_document(self.counted),
+            "profiles": self.profiles,
+            "notes": [*self.notes, *self.samples.failures],
+        }
+        return present.document(self.figures(), extra)
+
+
 def main() -> int:
     """Measure, print, and answer with the exit status."""
     options = parse_options()
     try:
-        samples, counted, notes = asyncio.run(measure(options))
-    except CalyxError as error:
+        found = asyncio.run(measure(options))
+    except (CalyxError, record.RecordError) as error:
         print(f"cannot measure: {error}", file=sys.stderr)
         return 2
-    for note in (*notes, *samples.failures):
+    for note in (*found.notes, *found.samples.failures):
         print(f"note: {note}")
-    of.print_rows(of.absolute_rows(samples))
-    figures = [*pair_figures(samples), *counted]
+    of.print_rows(of.absolute_rows(found.samples))
+    figures = found.figures()
+    if not figures:
+        print("nothing was measured", file=sys.stderr)
+        return 2
     present.print_figures(figures)
-    return present.finish(figures, options, {"options": vars(options), "samples": samples.document(), "notes": notes})
+    return present.finish(figures, options, found.document(options))
 
 
 def parse_options() -> argparse.Namespace:
@@ -67,7 +101,8 @@ def parse_options() -> argparse.Namespace:
     options = present.parser("the engine side by side with fio", pairs=PAIRS, seconds=SECONDS)
     options.add_argument("--agent", type=Path, metavar="FILE", help="another agent than this installation's")
     options.add_argument("--no-counts", action="store_true", help="leave callgrind, strace and sizes out")
-    given = options.parse_args()
+    options.add_argument("--no-profiles", action="store_true", help="do not profile the cells whose goals are missed")
+    given = present.parse(options)
     given.pairs = given.pairs or (PAIRS_QUICK if given.quick else PAIRS)
     given.seconds = given.seconds or (SECONDS_QUICK if given.quick else SECONDS)
     given.size_mib = given.size_mib or (128 if given.quick else 1024)
@@ -75,52 +110,92 @@ def parse_options() -> argparse.Namespace:
     return given
 
 
-async def measure(options: argparse.Namespace) -> tuple[Samples, list[Figure], list[str]]:
-    """All pairs, then what is counted. Files and loop devices are gone afterwards."""
-    notes = []
+async def measure(options: argparse.Namespace) -> Measured:
+    """All pairs, then what is counted and profiled. Files and loop devices are gone afterwards."""
+    began_s = time.monotonic()
+    found = Measured()
     executable = _executable(options.agent) if options.agent else local()
     size_bytes = options.size_mib << 20
     ramp_s = RAMP_QUICK_S if options.quick else RAMP_S
     cells = all_cells(options.seconds, size_bytes, ramp_s=ramp_s)
     chosen = [cell for cell in cells if present.is_chosen(cell.name, options.cells)]
+    if options.quick:
+        chosen = [replace(cell, sides=cell.sides[:2]) for cell in chosen]
     with contextlib.ExitStack() as undo:
         targets = {"ext4": Path(undo.enter_context(TemporaryDirectory(prefix="calyx-bench-", dir=options.directory)))}
         if any(cell.target == "xfs" for cell in chosen):
             try:
                 targets["xfs"] = undo.enter_context(mounted("xfs", options.directory, size_bytes + (512 << 20)))
             except NoLoopError as error:
-                notes.append(f"no XFS: {error}")
+                found.notes.append(f"no XFS: {error}")
         chosen = [cell for cell in chosen if cell.target in targets]
         async with open_guest(targets, seed=options.seed, executable=executable) as guest:
-            notes += _facts(guest, targets)
+            found.notes += _facts(guest, targets)
+            found.conditions = record.conditions(options, guest, executable.sha256, ramp_s=ramp_s)
+            if options.resume:
+                earlier = record.read(options.json, found.conditions)
+                found.samples, found.counted = earlier.samples, earlier.counted
             for target in targets:
-                present.progress(f"laying out {size_bytes >> 20} MiB on {target}")
+                progress.show(f"laying out {size_bytes >> 20} MiB on {target}")
                 await guest.lay_out(target, size_bytes)
-            samples = await of.play_pairs(guest, chosen, options.pairs, options.seed)
-            counted = [] if options.no_counts else count_costs(guest, executable, quick=options.quick)
-    return samples, counted, notes
+            print(present.course_text(chosen, found.samples, options.pairs), "and what is counted", flush=True)
+            keep = record.write if options.json else _keep_nothing
+            until_s = began_s + QUICK_PAIRS_WITHIN_S if options.quick else None
+            course = of.Course(
+                options.pairs, options.seed, until_s, lambda _: keep(options.json, found.document(options))
+            )
+            await of.play_pairs(guest, chosen, course, found.samples)
+            found.notes += of.notes_of(found.samples, chosen, options.pairs)
+            if not found.samples.interrupted:
+                if not options.no_counts and not found.counted:
+                    late = options.quick and time.monotonic() - began_s > QUICK_COUNTS_WITHIN_S
+                    found.counted = [] if late else counted.count_costs(guest, executable, quick=options.quick)
+                    found.notes += ["no time is left in this minute for what is counted"] * late
+                if not options.no_profiles and not options.quick:
+                    await _profile_missed(guest, chosen, options, found)
+    return found
+
+
+async def _profile_missed(
+    guest: BenchGuest, cells: Sequence[Cell], options: argparse.Namespace, found: Measured
+) -> None:
+    """One more round below perf of each side of the cells that have a missed goal: what limits it."""
+    missed = {figure.cell for figure in found.figures() if judge(figure) is Verdict.MISSED}
+    for cell in (one for one in cells if one.name in missed):
+        for side in cell.sides[:2]:
+            progress.show(f"profiling {cell.name}, {side.name}")
+            try:
+                places = await profile.profile(guest, cell, side, options.seed)
+            except profile.ProfileError as error:
+                progress.end()
+                found.notes.append(f"no profile of {cell.name}, {side.name}: {error}")
+                continue
+            progress.end()
+            found.profiles[f"{cell.name} {side.name}"] = [asdict(place) for place in places]
+            profile.print_profile(cell.name, side.name, places)
+
+
+def _keep_nothing(path: Path, document: dict[str, Any]) -> None:
+    """Without --json there is no file to go on with."""
 
 
 def all_cells(seconds: float, size_bytes: int, *, ramp_s: float = RAMP_S) -> list[Cell]:
     """Every cell of the full run."""
 
-    def workload(name: str, rw: Rw, bs: int, depth: int, runtime_s: float) -> Workload:
+    def workload(name: str, rw: Rw, bs: int, depth: int) -> Workload:
         return Workload(
-            name, rw=rw, bs_bytes=bs, iodepth=depth, size_bytes=size_bytes, runtime_s=runtime_s, ramp_s=ramp_s
+            name, rw=rw, bs_bytes=bs, iodepth=depth, size_bytes=size_bytes, runtime_s=seconds, ramp_s=ramp_s
         )
 
     found = []
     for depth in RANDOM_DEPTHS:
         name = f"randread-4k-q{depth}"
-        found.append(Cell(name, "ext4", workload(name, Rw.RANDREAD, 4096, depth, seconds), (CALYX, FIO)))
+        found.append(Cell(name, "ext4", workload(name, Rw.RANDREAD, 4096, depth), (CALYX, FIO)))
     for depth in GROWTH_DEPTHS:
         name = f"seqread-1m-q{depth}"
-        main_cell = name == READ
-        # The other depths are there for the guest's CPU only, whose share a short window tells as well.
-        length = seconds if main_cell else min(seconds, 1.0)
-        sides = (CALYX, FIO, FIO_PLAIN) if main_cell else (CALYX, FIO)
-        found.append(Cell(name, "ext4", workload(name, Rw.READ, 1 << 20, depth, length), sides))
-    found.append(Cell(WRITE, "xfs", workload(WRITE, Rw.WRITE, 1 << 20, 16, seconds), (CALYX, FIO)))
+        sides = (CALYX, FIO, FIO_PLAIN) if name == READ else (CALYX, FIO)
+        found.append(Cell(name, "ext4", workload(name, Rw.READ, 1 << 20, depth), sides))
+    found.append(Cell(WRITE, "xfs", workload(WRITE, Rw.WRITE, 1 << 20, 16), (CALYX, FIO)))
     return found
 
 
@@ -136,6 +211,7 @@ def pair_figures(samples: Samples) -> list[Figure]:
         label = "randread-4k, all depths"
         figures.append(of.mean_ratio(samples, "IOPS", of.iops, random, at_least(0.99), label=label))
         figures.append(of.mean_ratio(samples, "P99", of.p99, random, at_most(1.0), label=label))
+        figures.append(_user_cpu(samples, random, label=label))
     for cell in (READ, WRITE):
         if cell in measured:
             figures += _sequential_figures(samples, cell)
@@ -158,7 +234,7 @@ def _random_figures(samples: Samples, cell: str) -> list[Figure]:
         of.ratio(samples, "P50", of.p50, cell=cell),
         of.ratio(samples, "P99", of.p99, cell=cell, goal=at_most(1.0, significant=True)),
         of.ratio(samples, "CPU per I/O", of.cpu_per_io, cell=cell, goal=at_most(0.90)),
-        _user_cpu(samples, cell),
+        _user_cpu(samples, [cell], label=cell),
         of.variation_ratio(samples, cell, None),
     ]
 
@@ -169,22 +245,33 @@ def _sequential_figures(samples: Samples, cell: str) -> list[Figure]:
         of.ratio(samples, "P50", of.p50, cell=cell),
         of.ratio(samples, "P99", of.p99, cell=cell, goal=at_most(1.0)),
         of.ratio(samples, "CPU per I/O", of.cpu_per_io, cell=cell, goal=at_most(0.65) if cell == READ else None),
-        _user_cpu(samples, cell),
+        _user_cpu(samples, [cell], label=cell),
         of.variation_ratio(samples, cell, at_most(1.0, significant=True)),
     ]
 
 
-def _user_cpu(samples: Samples, cell: str) -> Figure:
-    """User CPU for each I/O, pooled over all rounds: it is sampled at ticks, so a round alone says nothing."""
+def _user_cpu(samples: Samples, cells: Sequence[str], *, label: str) -> Figure:
+    """User CPU for each I/O, pooled over all rounds of these cells: it is sampled at ticks, so a round alone says nothing.
+
+    Cells are pooled by the I/Os of both sides together, so that a side that did more of its I/O at a cheap depth gains nothing.
+    """
     name = "user CPU per I/O (ticks)"
-    both = [samples.of(cell, side) for side in ("calyx", "fio")]
-    ticks = [sum(sample.cpu_user_ns for sample in side) // TICK_NS for side in both]
-    said = f"{ticks[0]} and {ticks[1]} ticks, {ENOUGH_TICKS} are enough"
+    both = {side: [samples.of(cell, side) for cell in cells] for side in ("calyx", "fio")}
+    ticks = [sum(sample.cpu_user_ns for found in each for sample in found) // TICK_NS for each in both.values()]
+    enough = "enough" if min(ticks) >= ENOUGH_TICKS else f"too few: {ENOUGH_TICKS} a side are enough"
+    said = f"{ticks[0]} and {ticks[1]} ticks, {enough}"
     if not all(ticks):
-        return Figure(cell, name, None, reason=said)
-    each = [sum(sample.cpu_user_ns for sample in side) / sum(sample.ios for sample in side) for side in both]
-    value = each[0] / each[1]
-    return Figure(cell, name, pairs.Estimate(value, None, None, len(both[0])), reason=said)
+        return Figure(label, name, None, reason=said)
+    weights = [sum(s.ios for each in both.values() for s in each[number]) for number in range(len(cells))]
+    cost = {
+        side: sum(
+            weight * sum(s.cpu_user_ns for s in found) / sum(s.ios for s in found)
+            for weight, found in zip(weights, each, strict=True)
+        )
+        for side, each in both.items()
+    }
+    estimate = pairs.Estimate(cost["calyx"] / cost["fio"], None, None, sum(map(len, both["calyx"])))
+    return Figure(label, name, estimate, reason=said)
 
 
 def _growth_figures(samples: Samples, measured: set[str]) -> list[Figure]:
@@ -212,93 +299,7 @@ def _growth_figures(samples: Samples, measured: set[str]) -> list[Figure]:
     return figures
 
 
-# --- figures that are counted ------------------------------------------------------------------------------------
-
-
-def count_costs(guest: BenchGuest, executable: Executable, *, quick: bool) -> list[Figure]:
-    """Instructions, system calls, allocations and sizes. What cannot be counted here says why."""
-    session = guest.session
-    path = session.files["ext4"][0]
-    size = Path(path).stat().st_size
-    workload = Workload("randread-4k-q32", rw=Rw.RANDREAD, bs_bytes=4096, iodepth=32, size_bytes=size)
-    taken = {"fixed_buffers": True, "fixed_files": True}
-    fio = str(session.fio.get("path") or "fio")
-    bench = costs.Bench(path, workload, executable.path, fio, taken, session.facts)
-    lengths = (0.3, 1.0) if quick else (2.0, 6.0)
-    figures = [_counted("user instructions per I/O", lambda: _instructions(bench, lengths))]
-    if not quick:
-        for side in (CALYX, Side("calyx sqpoll", "calyx", setup="sqpoll")):
-            figures += _system_calls(bench, side, lengths)
-    figures.append(_allocations())
-    figures.append(_counted("resident besides buffers, MB", lambda: _resident(bench)))
-    return [*figures, _size(executable.path)]
-
-
-def _counted(name: str, count: Callable[[], Figure]) -> Figure:
-    present.progress(f"counting: {name}")
-    try:
-        return count()
-    except (costs.CostError, OSError, subprocess.TimeoutExpired) as error:
-        return Figure("randread-4k-q32", name, None, reason=str(error))
-    finally:
-        present.end_progress()
-
-
-def _instructions(bench: costs.Bench, lengths: Sequence[float]) -> Figure:
-    each = []
-    for side in (CALYX, FIO):
-        short, long = (costs.instructions(bench, side, length) for length in lengths)
-        each.append(costs.per_io(short, long)["instructions"])
-    said = f"callgrind: {each[0]:,.0f} and {each[1]:,.0f}"
-    return Figure("randread-4k-q32", "user instructions per I/O", pairs.exact(each[0] / each[1]), at_most(0.25), said)
-
-
-def _system_calls(bench: costs.Bench, side: Side, lengths: Sequence[float]) -> list[Figure]:
-    cell = f"randread-4k-q32, {side.name}"
-    name = "io_uring_enter per I/O"
-    try:
-        present.progress(f"counting system calls: {side.name}")
-        short, long = (costs.system_calls(bench, side, length) for length in lengths)
-        calls = costs.per_io(short, long)
-    except (costs.CostError, OSError, subprocess.TimeoutExpired) as error:
-        return [Figure(cell, name, None, at_most(2.0), reason=str(error))]
-    finally:
-        present.end_progress()
-    entered = calls.pop("io_uring_enter", 0.0)
-    polled = side.setup == "sqpoll"
-    said = "strace: wake-ups and sleeps only" if polled else "strace: one an I/O, one a reaped pass"
-    others = ", ".join(f"{call} {count:.4f}" for call, count in calls.items() if count > 0.0005) or "none"
-    return [
-        Figure(cell, name, pairs.exact(entered), None if polled else at_most(2.0), said),
-        Figure(cell, "other system calls per I/O", pairs.exact(max(0.0, sum(calls.values()))), at_most(0.01), others),
-    ]
-
-
-def _allocations() -> Figure:
-    """The C test that fails on one allocation; it is run when it has been built."""
-    name = "allocations after the start line"
-    root = Path(__file__).resolve().parent.parent
-    test = root / "build" / "native" / "test_nothing_is_allocated_after_start"
-    if not test.exists():
-        return Figure("engine", name, None, at_most(0.0), "`make test-native` builds the test that counts them")
-    done = subprocess.run([str(test)], capture_output=True, text=True, timeout=60)
-    if done.returncode == 77:
-        return Figure("engine", name, None, at_most(0.0), done.stdout.strip() or "the test was skipped")
-    said = "" if done.returncode == 0 else (done.stdout + done.stderr).strip()[-200:]
-    return Figure("engine", name, pairs.exact(0.0 if done.returncode == 0 else 1.0), at_most(0.0), said)
-
-
-def _resident(bench: costs.Bench) -> Figure:
-    mb = costs.resident_bytes(bench) / 1e6
-    return Figure("randread-4k-q32", "resident besides buffers, MB", pairs.exact(mb), at_most(4.0))
-
-
-def _size(agent: Path) -> Figure:
-    library = costs.c_library(agent)
-    size = pairs.exact(agent.stat().st_size / 1000)
-    if library == "glibc":
-        return Figure("agent", "executable, KB", size, reason="glibc; the goal is for musl (`make agents`, --agent)")
-    return Figure("agent", "executable, KB", size, at_most(150.0))
+# --- this machine -------------------------------------------------------------------------------------------------
 
 
 def _executable(path: Path) -> Executable:
@@ -317,7 +318,10 @@ def _facts(guest: BenchGuest, targets: dict[str, Path]) -> list[str]:
         if kind != name:
             notes.append(f"target {name} is {kind} and not {name}: choose another --directory")
     fio = guest.session.fio
-    notes.append(f"fio {fio.get('version')}; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    notes.append(f"fio {fio.get('version')}; load average {load:.1f} on {cpus} CPUs")
+    if load > cpus / 2:
+        notes.append("others run on this machine: wait until it is quiet, or believe no ratio of this run")
     return notes
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calyx_orch.errors import CalyxError
 from calyx_orch.model import Workload
-from side_by_side import pairs
+from calyx_orch.plan.order import engine_orders
+from side_by_side import pairs, progress
 from side_by_side.goals import Figure, Goal
 from side_by_side.guest import BenchGuest, Sample, Side
-from side_by_side.present import end_progress, progress
 
+REST_EQUAL_WITHIN_S = 0.1
 Metric = Callable[[Sample], float]
 
 
@@ -63,6 +66,7 @@ class Samples:
 
     by_side: dict[tuple[str, str], list[Sample]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
     def of(self, cell: str, side: str) -> list[Sample]:
         """The samples of one side of a cell, in the order of the pairs."""
@@ -73,35 +77,105 @@ class Samples:
         both = zip(self.of(*first), self.of(*second), strict=False)
         return [(metric(one), metric(other)) for one, other in both]
 
+    def pairs(self, cell: Cell) -> int:
+        """How many whole pairs there are of a cell."""
+        return min(len(self.of(cell.name, side.name)) for side in cell.sides)
+
+    def rests(self) -> list[float]:
+        """How long the disk had rested before each sample, in seconds, where that is known."""
+        return [one.rested_s for found in self.by_side.values() for one in found if one.rested_s is not None]
+
     def document(self) -> dict[str, Any]:
         """Every sample, for the JSON file."""
         return {f"{cell} {side}": [asdict(each) for each in found] for (cell, side), found in self.by_side.items()}
 
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Samples:
+        """The samples that `document` has written. Raises ValueError for anything else."""
+        try:
+            by_side = {
+                (key.partition(" ")[0], key.partition(" ")[2]): [Sample(**each) for each in found]
+                for key, found in document.items()
+            }
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"these are no samples ({error})") from None
+        return cls(by_side)
 
-async def play_pairs(guest: BenchGuest, cells: Sequence[Cell], count: int, seed: int) -> Samples:
-    """Every cell `count` times, all cells in turn, its sides in an order that is turned round each time.
 
-    A pair of which one side fails is left out, and said in `failures`. Interrupted, it gives what there is so far.
+@dataclass(frozen=True)
+class Course:
+    """How far pairs are played: `count` for each cell, none begun after `until_s` (monotonic; None: no limit).
+
+    `keep` is called after each turn of all cells with what there is so far.
     """
-    samples = Samples()
-    with contextlib.suppress(KeyboardInterrupt):
-        for number in range(count):
+
+    count: int
+    seed: int
+    until_s: float | None = None
+    keep: Callable[[Samples], None] = lambda samples: None
+
+
+async def play_pairs(guest: BenchGuest, cells: Sequence[Cell], course: Course, samples: Samples) -> None:
+    """Adds to `samples` until every cell has its pairs, all cells in turn. Interrupted or out of time, it ends early.
+
+    A pair of which one side fails is left out, and said in `failures`.
+    """
+    ahead = sum(len(cell.sides) * max(0, course.count - samples.pairs(cell)) for cell in cells)
+    began_s, done = time.monotonic(), 0
+    try:
+        for number in range(min((samples.pairs(cell) for cell in cells), default=0), course.count):
             for cell in cells:
-                progress(f"pair {number + 1} of {count}: {cell.name}")
-                await _play_pair(guest, cell, number, seed + 1000 * number, samples)
-    end_progress()
-    return samples
+                if number < samples.pairs(cell) or (course.until_s is not None and time.monotonic() > course.until_s):
+                    continue
+                each_s = (time.monotonic() - began_s) / done if done else 0.0
+                left = f", {each_s * (ahead - done) / 60:.0f} min to go" if done else ""
+                progress.show(f"pair {number + 1} of {course.count}: {cell.name}{left}")
+                await _play_pair(guest, cell, number, course.seed + 1000 * number, samples)
+                done += len(cell.sides)
+            course.keep(samples)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        samples.interrupted = True
+    progress.end()
+
+
+def notes_of(samples: Samples, cells: Sequence[Cell], count: int) -> list[str]:
+    """What a reader has to know of how the pairs went: whether all were played, and how equally the disk had rested."""
+    notes = []
+    short = [f"{cell.name} {samples.pairs(cell)}" for cell in cells if samples.pairs(cell) < count]
+    if short:
+        why = "interrupted" if samples.interrupted else "out of time, or pairs failed"
+        notes.append(f"{why}: of {count} pairs there are {', '.join(short)}")
+    rests = sorted(samples.rests())
+    if rests:
+        middle = rests[len(rests) // 2]
+        unequal = sum(abs(rest - middle) > REST_EQUAL_WITHIN_S for rest in rests)
+        told = f"; {unequal} of {len(rests)} samples by more than {REST_EQUAL_WITHIN_S:g} s else" if unequal else ""
+        notes.append(f"before each sample the disk rested {middle:.2f} s ({rests[0]:.2f} to {rests[-1]:.2f}){told}")
+    return notes
+
+
+def order(sides: Sequence[Side], number: int) -> tuple[Side, ...]:
+    """The order of the sides in the pair `number` (from 0): two by turns, more by a Williams design.
+
+    So each side stands equally often at each place and, over twice as many pairs as there are sides, after each other side.
+    """
+    if len(sides) <= 2:
+        return tuple(sides) if number % 2 == 0 else tuple(reversed(sides))
+    names = [side.name for side in sides]
+    by_name = dict(zip(names, sides, strict=True))
+    return tuple(by_name[name] for name in engine_orders(names, number + 1, random.Random(len(sides)))[number])
 
 
 async def _play_pair(guest: BenchGuest, cell: Cell, number: int, seed: int, samples: Samples) -> None:
-    order = cell.sides if number % 2 == 0 else cell.sides[::-1]
     try:
-        found = {side.name: await guest.play(side, cell.workload, cell.target, seed) for side in order}
+        found = {
+            side.name: await guest.play(side, cell.workload, cell.target, seed) for side in order(cell.sides, number)
+        }
     except CalyxError as error:
         samples.failures.append(f"pair {number + 1} of {cell.name}: {error}")
         return
-    for name, sample in found.items():
-        samples.by_side.setdefault((cell.name, name), []).append(sample)
+    for side in cell.sides:
+        samples.by_side.setdefault((cell.name, side.name), []).append(found[side.name])
 
 
 def ratio(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from calyx_orch.runner.session import Session
 NAME = "here"
 LAYOUT_WITHIN_S = 1800.0
 ANSWER_WITHIN_S = 60.0
+LOAD_AFTER_S = 0.3  # from the end of a window to the loading of the next round: what ends slowest, fio, ends within it
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Sample:
     engine_percent: float
     setup: Mapping[str, Any]
     counts: Mapping[str, int]
+    rested_s: float | None = None  # from the end of the sample before it to its own first I/O; None: it was the first
 
     @property
     def cpu_per_io_ns(self) -> float:
@@ -84,6 +87,7 @@ class BenchGuest:
     seed: int
     settle_s: float = 0.0
     _rounds: int = 0
+    _ended_ns: int | None = None  # when the window of the sample before ended
     taken: dict[tuple[str, str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     async def lay_out(self, target: str, size_bytes: int) -> None:
@@ -103,17 +107,27 @@ class BenchGuest:
         session.files[target] = tuple(str(entry["path"]) for entry in files)
 
     async def play(self, side: Side, workload: Workload, target: str, seed: int) -> Sample:
-        """One round of one side. Raises GuestError when it fails: a failed round is no figure."""
+        """One round of one side, as rested as any other. Raises GuestError when it fails: a failed round is no figure.
+
+        A throttled disk that has rested longer is a faster one. A round is loaded at a fixed time after the window before it
+        has ended, and its start line lies a fixed time after that: how long an engine takes to end or to start is in neither.
+        """
         round_ = self._round(side, workload, target, seed)
         key = (round_.workload.name, target)
         self.session.taken[key] = await self._taken(side, round_)
+        before_ns = self._ended_ns
+        if before_ns is not None:
+            await asyncio.sleep(max(0.0, (before_ns - time.monotonic_ns()) / 1e9 + LOAD_AFTER_S))
         plan = Plan(self._inventory(round_.workload), self.seed, (), (round_,), (), 0.0)
         runner = RoundRunner(plan, round_, [self.session], _ignore, _ignore_status, asyncio.Event())
         progress, answers = await runner.run()
         found = measurements(plan, round_, progress, answers)[0]
         if found.status != "ok":
+            self._ended_ns = time.monotonic_ns()
             raise GuestError(f"{side.name}: {workload.name}: {found.status}: {found.why}")
-        return sample_of(found, answers[NAME].messages.get("usage", {}))
+        self._ended_ns = found.window_end_ns  # the guest is here: its clock is that of this process
+        rested_s = None if before_ns is None else (answers[NAME].held_start_ns - before_ns) / 1e9
+        return replace(sample_of(found, answers[NAME].messages.get("usage", {})), rested_s=rested_s)
 
     def _round(self, side: Side, workload: Workload, target: str, seed: int) -> Round:
         self._rounds += 1
@@ -204,7 +218,7 @@ def sample_of(measurement: Measurement, usage: Mapping[str, Any]) -> Sample:
     )
 
 
-def _ignore(event: coordination.Event) -> None:
+def _ignore(*event: object) -> None:
     """The journal of a round: a benchmark keeps samples."""
 
 

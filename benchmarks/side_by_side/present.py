@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from side_by_side import record
+from side_by_side.cells import Cell, Samples
 from side_by_side.goals import DECISIVE_PAIRS, Figure, Verdict, furthest, judge
 from side_by_side.pairs import Estimate
+
+ROUND_BESIDES_S = 1.35  # the rest before a round, and what is said before and after it
 
 
 def parser(description: str, *, pairs: int, seconds: float) -> argparse.ArgumentParser:
@@ -29,25 +31,25 @@ def parser(description: str, *, pairs: int, seconds: float) -> argparse.Argument
     options.add_argument("--size-mib", type=int, help="size of the file")
     options.add_argument("--seed", type=int, default=1, help="seed of offsets and data")
     options.add_argument("--json", type=Path, metavar="FILE", help="write all figures and samples")
+    options.add_argument(
+        "--resume", action="store_true", help="keep what is in the --json FILE and measure only what is missing there"
+    )
     options.add_argument("--check", action="store_true", help="exit 1 where a goal is missed")
     return options
+
+
+def parse(options: argparse.ArgumentParser) -> argparse.Namespace:
+    """The options given, those that do not go together refused."""
+    given = options.parse_args()
+    if given.resume and given.json is None:
+        options.error("--resume goes on with a file: name it with --json")
+    return given
 
 
 def is_chosen(cell: str, wanted: str) -> bool:
     """Whether `--cells` names this cell; without it every cell is chosen."""
     words = [word for word in wanted.split(",") if word]
     return not words or any(f"-{word}-" in f"-{cell}-" for word in words)
-
-
-def progress(text: str) -> None:
-    """Say where the benchmark is, on one line of a terminal; nothing where nobody looks."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def end_progress() -> None:
-    """Take the line of progress away."""
-    progress("")
 
 
 def estimate_text(estimate: Estimate | None, unit: str = "") -> str:
@@ -109,10 +111,23 @@ def machine() -> dict[str, Any]:
     }
 
 
-def finish(figures: Sequence[Figure], options: argparse.Namespace, extra: Mapping[str, Any]) -> int:
+def course_text(cells: Sequence[Cell], samples: Samples, count: int) -> str:
+    """How long the pairs ahead will take, before the first of them."""
+    ahead = [(cell, max(0, count - samples.pairs(cell))) for cell in cells]
+    seconds = sum(
+        left * len(cell.sides) * (cell.workload.ramp_s + cell.workload.runtime_s + ROUND_BESIDES_S)
+        for cell, left in ahead
+    )
+    there = sum(samples.pairs(cell) for cell in cells)
+    kept = f" ({there} pairs are there already)" if there else ""
+    length = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+    return f"{sum(left for _, left in ahead)} pairs in {len(cells)} cells{kept}: about {length}"
+
+
+def finish(figures: Sequence[Figure], options: argparse.Namespace, whole: Mapping[str, Any]) -> int:
     """Write what was asked for, say the last line; the exit status."""
     if options.json is not None:
-        options.json.write_text(json.dumps(document(figures, extra), indent=1, default=str) + "\n")
+        record.write(options.json, whole)
     print(last_line(figures))
     missed = any(judge(figure) is Verdict.MISSED for figure in figures)
     return 1 if options.check and missed else 0

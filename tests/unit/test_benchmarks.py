@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
 import sys
-from dataclasses import replace
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,12 @@ sys.path.insert(0, str(BENCHMARKS))
 
 import engine  # noqa: E402  (the benchmarks are programs, found by their directory)
 import paper  # noqa: E402
-from side_by_side import cells, costs, goals, pairs, present  # noqa: E402
+from side_by_side import cells, costs, goals, pairs, present, profile, record  # noqa: E402
 from side_by_side.goals import Figure, Verdict, at_least, at_most, judge  # noqa: E402
-from side_by_side.guest import Sample  # noqa: E402
+from side_by_side.guest import Sample, Side  # noqa: E402
+
+from calyx_orch.errors import GuestError  # noqa: E402
+from calyx_orch.model import Rw, Workload  # noqa: E402
 
 SAMPLE = Sample(
     iops=1000.0,
@@ -204,28 +210,221 @@ def test_the_full_run_has_the_cells_of_the_goals() -> None:
     assert {"randread-4k-q1", "randread-4k-q64", engine.READ, engine.WRITE} <= set(names)
 
 
-def test_cheapest_set_up_is_chosen_by_cpu_per_io() -> None:
-    """The paper's table shows the set-up of calyx that cost least, not the one that was quickest by luck."""
-    found = _samples(
-        {
-            ("read-ext4-q8", "calyx defer"): SAMPLE,
-            ("read-ext4-q8", "calyx coop"): replace(SAMPLE, cpu_ns=2_000_000),
-            ("read-ext4-q8", "fio io_uring"): replace(SAMPLE, cpu_ns=9_000_000),
-        },
-        4,
-    )
-    assert paper.best_setup(found, ["read-ext4-q8"]) == "calyx coop"
-    labels = [figure.name for figure in paper.paper_figures(found)]
-    assert "CPU per I/O, calyx coop / fio io_uring" in labels
+PAPER = {
+    ("read-ext4-q8", "calyx defer"): SAMPLE,
+    ("read-ext4-q8", "calyx coop"): replace(SAMPLE, cpu_ns=2_000_000),
+    ("read-ext4-q8", "fio io_uring"): replace(SAMPLE, cpu_ns=9_000_000),
+}
+
+
+def test_what_is_compared_does_not_choose_itself() -> None:
+    """The set-up that is judged is that of samples of their own, even where another did better in those that are compared."""
+    compared = _samples(PAPER, 4)
+    choice = _samples({("read-ext4-q8", side): replace(SAMPLE, cpu_ns=cost) for side, cost in (
+        ("calyx defer", 1_000_000), ("calyx coop", 8_000_000))}, 2)  # fmt: skip
+    assert paper.best_setup(choice, ["read-ext4-q8"]) == "calyx defer"
+    found = paper.paper_figures(compared, choice)
+    judged = [figure.name for figure in found if figure.goal is not None]
+    assert "CPU per I/O, calyx defer / fio io_uring" in judged
+    assert not [name for name in judged if "coop" in name]
+
+
+def test_without_a_choice_nothing_is_judged_nor_published(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fio never stands where calyx belongs."""
+    compared = _samples(PAPER, 4)
+    assert paper.paper_figures(compared, cells.Samples()) == []
+    paper.print_published(compared, cells.Samples())
+    calyx = next(line for line in capsys.readouterr().out.splitlines() if "4,576.92" in line)
+    assert "not measured" in calyx
+    assert "fio" not in calyx
+
+
+def test_every_set_up_has_its_ratios_and_the_chosen_one_its_mark() -> None:
+    rows = paper.ratio_rows(_samples(PAPER, 4), _samples(PAPER, 2))
+    assert [row["set-up"] for row in rows] == ["calyx defer", "calyx coop*"]
+    assert rows[1]["CPU per I/O / fio io_uring"].startswith("0.222")
 
 
 def test_published_figures_stand_beside_ours(capsys: pytest.CaptureFixture[str]) -> None:
     """The published rows are printed with what was measured here, or that it was not."""
-    paper.print_published(_samples({("read-ext4-q8", "calyx defer"): SAMPLE}, 2))
+    both = _samples({("read-ext4-q8", "calyx defer"): SAMPLE}, 2)
+    paper.print_published(both, both)
     out = capsys.readouterr().out
     assert "4,576.92" in out
     assert "39,059.46" in out
     assert "not measured" in out
+    assert "calyx defer" in out
+
+
+# --- how pairs are played ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Disk:
+    """Stands in for the guest: says who was played, in which order, and fails where told to."""
+
+    played: list[tuple[str, str, int]] = field(default_factory=list)
+    fails: frozenset[int] = frozenset()
+
+    async def play(self, side: Side, workload: Workload, target: str, seed: int) -> Sample:
+        self.played.append((workload.name, side.name, seed))
+        if len(self.played) in self.fails:
+            raise GuestError("it failed")
+        return replace(SAMPLE, rested_s=1.5)
+
+
+def _cell(name: str, *sides: str) -> cells.Cell:
+    workload = Workload(name, rw=Rw.READ)
+    return cells.Cell(name, "ext4", workload, tuple(Side(side, side) for side in sides))
+
+
+async def _play(disk: _Disk, given: list[cells.Cell], count: int, samples: cells.Samples, **course: Any) -> None:
+    await cells.play_pairs(disk, given, cells.Course(count, 1, **course), samples)  # type: ignore[arg-type]
+
+
+async def test_two_sides_go_first_by_turns() -> None:
+    disk, samples = _Disk(), cells.Samples()
+    await _play(disk, [_cell("c", "calyx", "fio")], 4, samples)
+    assert [side for _, side, _ in disk.played] == ["calyx", "fio", "fio", "calyx"] * 2
+    assert len({seed for _, _, seed in disk.played}) == 4  # each pair its own, both sides the same
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_more_sides_follow_each_other_equally_often(count: int) -> None:
+    """Each stands equally often at each place and after each other one: none has a neighbour that spares it the disk."""
+    sides = [Side(str(number), "calyx") for number in range(count)]
+    orders = [[side.name for side in cells.order(sides, number)] for number in range(2 * count)]
+    for place in range(count):
+        assert {side: [one[place] for one in orders].count(side) for side in orders[0]} == dict.fromkeys(orders[0], 2)
+    followed = Counter(pair for one in orders for pair in itertools.pairwise(one))
+    assert set(followed.values()) == {2}
+    assert len(followed) == count * (count - 1)
+
+
+async def test_what_is_there_is_not_played_again() -> None:
+    """A second part plays the pairs that are missing, with the seeds and the order that they would have had."""
+    whole, parts = _Disk(), _Disk()
+    given = [_cell("a", "calyx", "fio"), _cell("b", "calyx", "fio")]
+    await _play(whole, given, 3, cells.Samples())
+    samples = cells.Samples()
+    await _play(parts, given[:1], 2, samples)
+    assert samples.pairs(given[0]) == 2
+    await _play(parts, given, 3, samples)
+    assert sorted(parts.played) == sorted(whole.played)
+    assert [samples.pairs(cell) for cell in given] == [3, 3]
+
+
+async def test_a_pair_of_which_one_side_fails_is_left_out() -> None:
+    disk, samples = _Disk(fails=frozenset({2})), cells.Samples()
+    cell = _cell("c", "calyx", "fio")
+    await _play(disk, [cell], 2, samples)
+    assert (samples.pairs(cell), len(samples.of("c", "calyx"))) == (1, 1)
+    assert "pair 1 of c: it failed" in samples.failures
+    assert any("of 2 pairs there are c 1" in note for note in cells.notes_of(samples, [cell], 2))
+
+
+async def test_no_pair_is_begun_when_time_is_over() -> None:
+    disk, samples = _Disk(), cells.Samples()
+    await _play(disk, [_cell("c", "calyx", "fio")], 4, samples, until_s=time.monotonic() - 1)
+    assert not disk.played
+
+
+async def test_unequal_rests_are_told() -> None:
+    samples, cell = cells.Samples(), _cell("c", "calyx", "fio")
+    await _play(_Disk(), [cell], 3, samples)
+    assert any(note.endswith("rested 1.50 s (1.50 to 1.50)") for note in cells.notes_of(samples, [cell], 3))
+    samples.by_side["c", "fio"][1] = replace(SAMPLE, rested_s=3.0)
+    assert any("1 of 6 samples by more than 0.1 s else" in note for note in cells.notes_of(samples, [cell], 3))
+
+
+# --- a result in parts -------------------------------------------------------------------------------------------
+
+CONDITIONS = {"agent": "abc", "fio": "3.33", "seconds": 3.0}
+
+
+def _written(path: Path) -> None:
+    samples = _samples(
+        {("randread-4k-q8", "calyx"): SAMPLE, ("randread-4k-q8", "fio without fixed buffers"): SAMPLE}, 3
+    )
+    counted = [Figure("agent", "KB", pairs.exact(90.0), at_most(150.0)), Figure("e", "none", None, at_most(0.0))]
+    record.write(
+        path, {"conditions": CONDITIONS, "samples": samples.document(), "counted": record.counted_document(counted)}
+    )
+
+
+def test_what_was_written_is_gone_on_with(tmp_path: Path) -> None:
+    """Samples come back as they were, counted figures too; what could not be counted is tried again."""
+    _written(tmp_path / "f.json")
+    earlier = record.read(tmp_path / "f.json", CONDITIONS)
+    assert earlier.samples.of("randread-4k-q8", "fio without fixed buffers")[2].iops == pytest.approx(1020.0)
+    assert earlier.counted == [Figure("agent", "KB", pairs.exact(90.0), at_most(150.0))]
+    assert not record.read(tmp_path / "none.json", CONDITIONS).samples.by_side
+
+
+def test_other_conditions_are_not_mixed(tmp_path: Path) -> None:
+    _written(tmp_path / "f.json")
+    with pytest.raises(record.RecordError, match=r"measured with agent abc, now def; seconds 3.0, now 1.0"):
+        record.read(tmp_path / "f.json", CONDITIONS | {"agent": "def", "seconds": 1.0})
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"conditions": {}, "samples": {"a b": [{"iops": 1}]}}', '{"conditions": 7}']
+)
+def test_another_file_is_refused_by_its_name(text: str, tmp_path: Path) -> None:
+    (tmp_path / "f.json").write_text(text)
+    with pytest.raises(record.RecordError, match=r"f\.json is not the result of such a run"):
+        record.read(tmp_path / "f.json", {})
+
+
+def test_the_time_ahead_is_told_before_it_passes() -> None:
+    """The full run says that it takes more than an hour, and less where a part is there."""
+    given = engine.all_cells(3.0, 1 << 30)
+    assert "440 pairs in 11 cells: about 74 min" in present.course_text(given, cells.Samples(), 40)
+    there = _samples({(cell.name, side.name): SAMPLE for cell in given for side in cell.sides}, 30)
+    assert "110 pairs in 11 cells (330 pairs are there already): about 19 min" in present.course_text(given, there, 40)
+
+
+# --- profiles ----------------------------------------------------------------------------------------------------
+
+PERF = """\
+# Overhead  Command          Symbol
+    60.00%  swapper          [k] pv_native_safe_halt
+    20.00%  calyx-agent-x86  [k] copy_user_generic_unrolled
+    12.00%  fio              [.] get_io_u
+     8.00%  iou-wrk 12       [k] _raw_spin_lock
+     0.10%  fio              [.] tiny
+"""
+
+
+def test_a_profile_leaves_idle_time_out() -> None:
+    found = profile.places(PERF)
+    assert [(round(one.percent, 1), one.command, one.space, one.symbol) for one in found] == [
+        (49.9, "calyx-agent-x86", "k", "copy_user_generic_unrolled"), (29.9, "fio", ".", "get_io_u"),
+        (20.0, "iou-wrk 12", "k", "_raw_spin_lock"),
+    ]  # fmt: skip
+    with pytest.raises(profile.ProfileError, match="nothing but idle"):
+        profile.places(PERF.splitlines()[1])
+
+
+# --- user CPU in ticks -------------------------------------------------------------------------------------------
+
+
+def test_user_cpu_is_pooled_over_cells_until_there_are_ticks_enough() -> None:
+    """Each cell weighs by the I/Os of both sides: doing more I/O at a cheap depth is no gain."""
+    given = {}
+    for cell, ios in (("randread-4k-q1", 1000), ("randread-4k-q32", 9000)):
+        given[cell, "calyx"] = replace(SAMPLE, ios=ios, cpu_user_ns=ios * 1000)
+        given[cell, "fio"] = replace(
+            SAMPLE, ios=2 * ios if ios == 1000 else ios, cpu_user_ns=ios * (4000 if ios == 1000 else 2000)
+        )
+    found = {f.cell: f for f in engine.pair_figures(_samples(given, 40)) if f.name.startswith("user CPU")}
+    whole = found["randread-4k, all depths"]
+    assert whole.estimate is not None
+    assert whole.estimate.value == pytest.approx(0.5)
+    assert "too few: 400 a side are enough" in whole.reason
+    many = {key: replace(one, cpu_user_ns=10**8) for key, one in given.items()}
+    found = {f.cell: f for f in engine.pair_figures(_samples(many, 40)) if f.name.startswith("user CPU")}
+    assert found["randread-4k, all depths"].reason.endswith("ticks, enough")
 
 
 # --- what is counted ---------------------------------------------------------------------------------------------

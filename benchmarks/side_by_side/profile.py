@@ -1,0 +1,100 @@
+"""Where the CPU time of a cell goes, for those whose goals are missed: one more round of each side below `perf record`.
+
+The whole machine is sampled on its CPU clocks, which virtual machines have, too. A profiled round is no sample: it is in no figure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from calyx_orch.errors import CalyxError
+from side_by_side.cells import Cell
+from side_by_side.guest import BenchGuest, Side
+
+FREQUENCY_HZ = 997  # a prime: not in step with anything that ticks
+SHOWN_MAX = 12
+LEAST_PERCENT = 0.5
+REPORT_WITHIN_S = 60.0
+IDLE = ("swapper", "perf")
+_ROW = re.compile(r"^\s*([\d.]+)%\s+(\S.*?)\s{2,}\[(.)\]\s+(\S+)\s*$")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A function and its share of all samples that were not idle, in percent. `space`: `k` for the kernel, `.` for a program."""
+
+    percent: float
+    command: str
+    space: str
+    symbol: str
+
+
+class ProfileError(Exception):
+    """Why there is no profile, as a sentence."""
+
+
+async def profile(guest: BenchGuest, cell: Cell, side: Side, seed: int) -> list[Place]:
+    """The busiest functions while one side runs the cell once. Raises ProfileError."""
+    if shutil.which("perf") is None:
+        raise ProfileError("perf is not installed")
+    with tempfile.TemporaryDirectory(prefix="calyx-bench-") as directory:
+        data = Path(directory) / "perf.data"
+        command = ("perf", "record", "-a", "-e", "cpu-clock", "-F", str(FREQUENCY_HZ), "-o", str(data))
+        recorder = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            await guest.play(side, cell.workload, cell.target, seed)
+        except CalyxError as error:
+            raise ProfileError(str(error)) from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                recorder.terminate()
+            _, said = await recorder.communicate()
+        if not data.exists():
+            raise ProfileError(f"perf recorded nothing: {said.decode(errors='replace').strip()[-200:]}")
+        return places(await _report(data))
+
+
+async def _report(data: Path) -> str:
+    command = ("perf", "report", "-i", str(data), "--stdio", "--no-children", "-g", "none", "--sort", "comm,sym")
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with asyncio.timeout(REPORT_WITHIN_S):
+            text, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise ProfileError(f"perf report took longer than {REPORT_WITHIN_S:.0f} s") from None
+    return text.decode(errors="replace")
+
+
+def places(report: str) -> list[Place]:
+    """The rows of `perf report --sort comm,sym`, idle time left out of the sum. Raises ProfileError where there is none."""
+    found = [
+        Place(float(match[1]), match[2], match[3], match[4])
+        for line in report.splitlines()
+        if (match := _ROW.match(line)) and not match[2].startswith(IDLE)
+    ]
+    total = sum(place.percent for place in found)
+    if not total:
+        raise ProfileError("perf saw nothing but idle time")
+    shares = [Place(100 * one.percent / total, one.command, one.space, one.symbol) for one in found]
+    return [one for one in shares if one.percent >= LEAST_PERCENT][:SHOWN_MAX]
+
+
+def print_profile(cell: str, side: str, found: list[Place]) -> None:
+    """One profile as a few lines."""
+    print(f"where the CPU time goes: {cell}, {side} (percent of what was not idle)")
+    for one in found:
+        where = "kernel" if one.space == "k" else "program"
+        print(f"  {one.percent:5.1f}  {one.command:<16} {where:<7} {one.symbol}")
+    print()
