@@ -50,6 +50,14 @@ def encode(verb: str, pairs: Iterable[tuple[str, Value]] = ()) -> bytes:
     return line
 
 
+def clean_left_over(paths: Iterable[Value], *, list_only: bool) -> bytes:
+    """The `clean` that also removes (or only lists) what dead agents left in the target directories `paths`.
+
+    Raises ProtocolError when they do not fit into one line.
+    """
+    return encode("clean", [*(("path", path) for path in paths), ("list", int(list_only))])
+
+
 def _name(text: str) -> str:
     if not _NAME.match(text):
         raise ProtocolError(f"{text!r} is no verb or key: small letters, digits and _ only")

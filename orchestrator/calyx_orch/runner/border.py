@@ -123,7 +123,14 @@ PREPARED = Keys(
     },
     needed=("files",),
 )
-CLEANED = Keys({"removed": Each(text), "failed": Each(Keys({"path": text, "why": text}))})
+WHY = Each(Keys({"path": text, "why": text}))
+CLEANED = Keys(
+    {
+        "removed": Each(text), "failed": WHY, "kept": WHY, "list": flag, "more": flag,
+        "found": Each(Keys({**_all(text, "path kind run by"), **_all(number, "since_s pid files bytes")}, needed=("path",))),
+        "freed": Each(Keys({**_all(text, "path mount discard"), "bytes": number}, needed=("path",))),
+    }
+)  # fmt: skip
 FLOOR = Keys(_all(number, "iodepth ios ns_per_io p50_ns p99_ns"))
 TRUTH = Keys(
     {
