@@ -16,7 +16,7 @@ import secrets
 import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calyx_agent import executables as shipped
@@ -38,11 +38,12 @@ STEP = "deploy"
 Message = Mapping[str, Any]
 Pairs = Sequence[tuple[str, str | int]]
 
-# Arguments: marker, agents as `arch:name:size ...`, then candidate directories. `~/` stands for HOME. In a directory that is
-# open to others (`shared:`) or belongs to someone else a private one is made, and what is not ours there is not trusted.
+# Arguments: marker, agents as `arch:name:size ...`, what is appended to the name of one that is not there yet, then candidate
+# directories. `~/` stands for HOME. Directories that had to be made are told. In a directory that is open to others (`shared:`) or
+# belongs to someone else a private one is made, and what is not ours there is not trusted.
 _PROBE = """\
 LC_ALL=C; export LC_ALL
-m=$1; agents=$2; shift 2
+m=$1; agents=$2; suffix=$3; shift 3
 say() { printf '%s %s\\n' "$m" "$*"; }
 arch=$(uname -m); say arch "$arch"; say home "$HOME"
 name=
@@ -56,6 +57,7 @@ for d in ${name:+"$@"}; do
 	shared:*) d=${d#shared:}; [ -d "$d" ] || { say tried "$d: does not exist"; continue; }; d=$d/calyx-orch-$(id -u) ;;
 	*) [ ! -d "$d" ] || [ -O "$d" ] || d=$d/calyx-orch-$(id -u) ;;
 	esac
+	p=$d; while [ -n "$p" ] && [ ! -e "$p" ]; do say made "$p"; case $p in */*) p=${p%/*} ;; *) p= ;; esac; done
 	why=$(umask 077; mkdir -p "$d" 2>&1) || { say tried "$d:" ${why##*: }; continue; }
 	[ -O "$d" ] && [ ! -L "$d" ] || { say tried "$d: belongs to someone else"; continue; }
 	t=$d/.exec-test.$$
@@ -68,17 +70,28 @@ for d in ${name:+"$@"}; do
 	case $4 in *[!0-9]*|"") ;; *) [ $(($4 * 1024)) -ge "$size" ] || {
 		say tried "$d: No space left on device ($(($4 * 1024)) bytes free)"; continue; } ;;
 	esac
-	say room "$d/$name"; break
+	say room "$d/$name$suffix"; break
 done
 say end
 """
 
 
 class Agent:
-    """An agent that runs on a guest, and the channel to it. `notes` are what the user should hear, each once."""
+    """An agent that runs on a guest, and the channel to it.
+
+    `notes` are what the user should hear, each once; `made` the directories that were made for it, deepest first.
+    """
 
     def __init__(
-        self, channel: Channel, decoder: Decoder, hello: Message, *, path: str, uploaded: bool, notes: Sequence[str]
+        self,
+        channel: Channel,
+        decoder: Decoder,
+        hello: Message,
+        *,
+        path: str,
+        uploaded: bool,
+        notes: Sequence[str],
+        made: Sequence[str] = (),
     ) -> None:
         self._channel = channel
         self._decoder = decoder
@@ -88,6 +101,7 @@ class Agent:
         self.path = path
         self.uploaded = uploaded
         self.notes = tuple(notes)
+        self.made = tuple(made)
 
     async def send(self, verb: str, pairs: Pairs = ()) -> None:
         """Send one line. Raises AgentError when it cannot be said, or when the agent or the connection is gone."""
@@ -123,13 +137,19 @@ class Agent:
         await self._channel.close()
 
 
-async def deploy(transport: Transport, guest: Guest, *, executables: Mapping[str, Executable] | None = None) -> Agent:
+async def deploy(
+    transport: Transport, guest: Guest, *, executables: Mapping[str, Executable] | None = None, borrowed: bool = False
+) -> Agent:
     """Put the agent on a guest, unless it is there, and start it.
 
-    `executables` are the agents there are, by `uname -m` (None: those of this installation). Raises ReachError when the
-    connection fails, AgentError with one sentence when the guest does not take or start the agent.
+    `executables` are the agents there are, by `uname -m` (None: those of this installation). `borrowed`: an agent that is not
+    there is put beside where it would stay, under a name of its own, and is gone from there as soon as it runs; `give_back` of
+    what was `made` takes away the directories, too. Raises ReachError when the connection fails, AgentError with one sentence
+    when the guest does not take or start the agent.
     """
     agents = shipped.available() if executables is None else executables
+    if borrowed:
+        return await _borrow(transport, guest, agents)
     probed = await _probe(transport, guest, agents)
     executable = _choose(probed, agents)
     if probed.path is None:
@@ -150,6 +170,46 @@ async def deploy(transport: Transport, guest: Guest, *, executables: Mapping[str
     return Agent(channel, decoder, hello, path=probed.path, uploaded=uploaded, notes=notes)
 
 
+async def _borrow(transport: Transport, guest: Guest, agents: Mapping[str, Executable]) -> Agent:
+    """Start the agent and leave no file of it: one that another run may be using is neither replaced nor removed."""
+    suffix = f".check-{secrets.token_hex(4)}"
+    probed = await _probe(transport, guest, agents, suffix)
+    ours: str | None = None
+    try:
+        executable = _choose(probed, agents)
+        if probed.path is None:
+            raise AgentError("no directory takes the agent: " + "; ".join(probed.tried), step=STEP)
+        try:
+            if not probed.is_there:
+                ours = probed.path
+                await _put(transport, executable, ours)
+            channel, decoder, hello = await _start(transport, probed, executable)
+        except AgentError:
+            if ours is not None:
+                raise
+            # A run would replace what has the name and the size but is not what it should be; here it stays.
+            ours = probed.path + suffix
+            await _put(transport, executable, ours)
+            channel, decoder, hello = await _start(transport, replace(probed, path=ours), executable)
+    except BaseException:
+        await give_back(transport, probed.made, ours)
+        raise
+    await give_back(transport, (), ours)
+    notes = _notes(guest, probed)
+    path = ours or probed.path
+    return Agent(channel, decoder, hello, path=path, uploaded=ours is not None, notes=notes, made=probed.made)
+
+
+async def give_back(transport: Transport, made: Sequence[str], path: str | None = None) -> None:
+    """Remove a borrowed agent and the directories that were made for it, as far as nobody else uses them; never raises."""
+    script = 'p=$1; shift; [ -z "$p" ] || rm -f -- "$p"; for d do rmdir -- "$d"; done 2> /dev/null; exit 0'
+    if made or path is not None:
+        with contextlib.suppress(GuestError):
+            await transport.run(
+                ("/bin/sh", "-c", script, "calyx-give-back", path or "", *made), timeout_s=PROBE_TIMEOUT_S
+            )
+
+
 # --- the probe ---------------------------------------------------------------------------------------------------
 
 
@@ -162,12 +222,13 @@ class Probed:
     is_there: bool
     tried: tuple[str, ...]
     noise: tuple[str, ...]
+    made: tuple[str, ...] = ()  # directories, deepest first
 
 
-async def _probe(transport: Transport, guest: Guest, agents: Mapping[str, Executable]) -> Probed:
+async def _probe(transport: Transport, guest: Guest, agents: Mapping[str, Executable], suffix: str = "") -> Probed:
     marker = f"calyx-{secrets.token_hex(8)}"
     known = " ".join(f"{arch}:{agent_name(agent)}:{agent.size_bytes}" for arch, agent in agents.items())
-    argv = ("/bin/sh", "-c", _PROBE, "calyx-probe", marker, known, *candidates(guest))
+    argv = ("/bin/sh", "-c", _PROBE, "calyx-probe", marker, known, suffix, *candidates(guest))
     return read_probe(await transport.run(argv, timeout_s=PROBE_TIMEOUT_S), marker)
 
 
@@ -207,6 +268,7 @@ def read_probe(done: Completed, marker: str) -> Probed:
         is_there="have" in said,
         tried=tuple(said.get("tried", ())),
         noise=tuple(noise),
+        made=tuple(sorted(dict.fromkeys(said.get("made", ())), key=len, reverse=True)),
     )
 
 

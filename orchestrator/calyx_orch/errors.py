@@ -77,7 +77,14 @@ class GuestError(CalyxError):
 
 
 class ReachError(GuestError):
-    """The guest could not be reached or would not let us in."""
+    """The guest could not be reached or would not let us in.
+
+    `at` says how far the connection came: `reach` (no server there, or the connection was lost), `host key` or `login`.
+    """
+
+    def __init__(self, message: str, *, step: str = "", at: str = "reach") -> None:
+        self.at = at
+        super().__init__(message, step=step)
 
 
 class AgentError(GuestError):

@@ -31,16 +31,19 @@ from calyx_orch.model.plan import (
     Round,
     SearchPlan,
 )
+from calyx_orch.model.readiness import Check, Finding, Readiness, Verdict
 from calyx_orch.model.workload import Rw, Workload
 
 __all__ = [
     "NANOSECONDS",
     "Answers",
     "Baselines",
+    "Check",
     "ClockBound",
     "Connection",
     "CpuUse",
     "Direction",
+    "Finding",
     "Found",
     "Growth",
     "Guest",
@@ -57,6 +60,7 @@ __all__ = [
     "Place",
     "Plan",
     "Policy",
+    "Readiness",
     "Round",
     "RunRecord",
     "Rw",
@@ -64,5 +68,6 @@ __all__ = [
     "Series",
     "Target",
     "TransportKind",
+    "Verdict",
     "Workload",
 ]

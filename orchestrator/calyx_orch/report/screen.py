@@ -9,11 +9,28 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from typing import IO, cast
 
 from rich.console import Console
 
-PLAIN = str.maketrans({"µ": "u", "×": "x", "±": "~", "–": "-", "—": "-", "…": "...", "’": "'", "≥": ">=", "≤": "<="})
+PLAIN = str.maketrans(
+    {
+        "µ": "u",
+        "×": "x",
+        "±": "~",
+        "–": "-",
+        "—": "-",
+        "…": "...",
+        "’": "'",
+        "≥": ">=",
+        "≤": "<=",
+        "✓": "+",
+        "✗": "x",
+        "·": ".",
+    }
+)
+PLAIN_WIDTH = 160
 
 
 class Screen(io.TextIOBase):
@@ -79,3 +96,16 @@ def shown(text: str, encoding: str) -> str:
 def console(*, stderr: bool = False) -> Console:
     """A console on standard output or error that outlives it."""
     return Console(file=cast(IO[str], Screen(sys.stderr if stderr else sys.stdout)), highlight=False)
+
+
+@contextlib.contextmanager
+def width(console: Console) -> Iterator[None]:
+    """Give output that is no terminal the width of COLUMNS or 160; rich would take 80."""
+    before = console.width
+    if not console.is_terminal:
+        told = os.environ.get("COLUMNS", "")
+        console.width = int(told) if told.isdigit() and int(told) > 0 else PLAIN_WIDTH
+    try:
+        yield
+    finally:
+        console.width = before

@@ -7,10 +7,8 @@ into lines. Everything from a guest is shown without control characters.
 from __future__ import annotations
 
 import math
-import os
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -24,10 +22,9 @@ from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import GuestRow, Summary
 from calyx_orch.model import Plan, RunRecord
 from calyx_orch.plan import PlanRow
-from calyx_orch.report import facts, patterns, shortlist, tables, wording
+from calyx_orch.report import facts, patterns, screen, shortlist, tables, wording
 from calyx_orch.report.tables import Field
 
-PLAIN_WIDTH = 160
 GUESTS_ALL_MAX = 40  # beyond this a table shows the worst ones only
 WORST_SHOWN = 30
 JSON_FORMAT = "calyx-orch-result/1"
@@ -46,7 +43,7 @@ def show(record: RunRecord, summary: Summary, sentence: str, console: Console) -
 
 def conclude(sentence: str, console: Console) -> None:
     """Print the closing sentence, with which everything ends."""
-    with _width(console):
+    with screen.width(console):
         console.print()
         console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
 
@@ -55,7 +52,7 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
     """Print what went wrong, the fleet, its guests, the comparisons, and what is doubtful."""
     short = tables.is_short(record)
     of = shortlist.marks(summary)
-    with _width(console):
+    with screen.width(console):
         _print_table(console, _first_rows(facts.failures(record)), "guests that failed", style="red")
         _print_table(console, facts.searches(record))
         if tables.is_measured(summary):
@@ -108,13 +105,13 @@ def _cell(row: GuestRow) -> tuple[str, str, str]:
 
 def show_rows(console: Console, title: str, fields: Sequence[Field[Row]], rows: Iterable[Row]) -> None:
     """Print one table of rows in the columns that fit."""
-    with _width(console):
+    with screen.width(console):
         _print(console, title, fields, rows)
 
 
 def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
     """Print what a plan would do: its rounds by kind, and what each place and guest is charged."""
-    with _width(console):
+    with screen.width(console):
         kinds: dict[tuple[str, ...], int] = {}
         for one in plan.rounds:
             key = (one.workload.name, one.target, str(one.load), one.engine)
@@ -286,16 +283,3 @@ def _fitting(
 
 def _needed(widths: Sequence[int], used: Sequence[int]) -> int:
     return sum(widths[n] + GAP for n in used) - GAP
-
-
-@contextmanager
-def _width(console: Console) -> Iterator[None]:
-    """Give output that is no terminal the width of COLUMNS or 160; rich would take 80."""
-    before = console.width
-    if not console.is_terminal:
-        told = os.environ.get("COLUMNS", "")
-        console.width = int(told) if told.isdigit() and int(told) > 0 else PLAIN_WIDTH
-    try:
-        yield
-    finally:
-        console.width = before

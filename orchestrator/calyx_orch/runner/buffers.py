@@ -22,12 +22,17 @@ class Gap:
     why: str
 
     def __str__(self) -> str:
+        return f"guest {self.guest} {self.sentence}"
+
+    @property
+    def sentence(self) -> str:
+        """What it cannot, without its name."""
         limit = (
             f"its memory-lock limit is {units.format_bytes(self.limit_bytes)}"
             if self.limit_bytes is not None
             else self.why
         )
-        return f"guest {self.guest} cannot register {units.format_bytes(self.needs_bytes)} of buffers: {limit or 'refused'}"
+        return f"cannot register {units.format_bytes(self.needs_bytes)} of buffers: {limit or 'refused'}"
 
 
 def rehearsed(workload: Workload) -> Workload:

@@ -11,7 +11,7 @@ from typing import Any
 
 from calyx_orch import engines, units
 from calyx_orch.errors import AgentError, GuestError, RefusedError
-from calyx_orch.model import Guest, Layout, Plan, Workload
+from calyx_orch.model import Check, Finding, Guest, Layout, Plan, Workload
 from calyx_orch.runner import border
 from calyx_orch.runner.session import Session
 
@@ -23,16 +23,25 @@ TWINS_NAMED_MAX = 16
 
 async def inspect(session: Session, plan: Plan) -> None:
     """Fill in the session's facts and what its fio is. Raises GuestError when the guest cannot do its part of the plan."""
+    await ask_facts(session)
+    problems = guest_findings(session.guest, plan, session.facts)
+    if problems:
+        raise GuestError("; ".join(problem.why for problem in problems), step="preflight")
+    await ask_fio(session, plan)
+
+
+async def ask_facts(session: Session) -> None:
+    """Fill in the session's facts. Raises AgentError when they make no sense."""
     paths = [target.path for target in session.guest.targets]
     pairs: list[tuple[str, str | int]] = [("path", path) for path in paths]
     pairs.append(("program", "fio"))
     arrival = await session.ask("facts", pairs, answer="facts", timeout_s=FACTS_WITHIN_S)
     session.facts = border.checked(arrival.message, "preflight")
-    problems = guest_problems(session.guest, plan, session.facts)
-    if problems:
-        raise GuestError("; ".join(problems), step="preflight")
-    wanted = baseline_engines(plan)
-    if wanted:
+
+
+async def ask_fio(session: Session, plan: Plan) -> None:
+    """Fill in what the guest's fio is, when a baseline of the plan needs one."""
+    if baseline_engines(plan):
         session.fio = await _ask_fio(session)
         session.facts = {**session.facts, "fio": session.fio}
 
@@ -84,38 +93,49 @@ def _program(facts: Mapping[str, Any], name: str) -> str | None:
 # --- decisions, pure ---------------------------------------------------------------------------------------------
 
 
-def guest_problems(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """What keeps this guest from its part of the plan, as sentences; empty when nothing does."""
-    problems = list(_io_uring_problems(facts, plan.inventory.workloads))
-    problems += _cpu_problems(facts, plan.inventory.workloads)
-    problems += numa_problems(facts, plan.inventory.workloads)
+def guest_findings(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """What keeps this guest from its part of the plan; empty when nothing does."""
+    workloads = plan.inventory.workloads
+    problems = list(_io_uring_problems(facts, workloads))
+    problems += [
+        Finding(Check.CPUS, why) for why in (*_cpu_problems(facts, workloads), *numa_problems(facts, workloads))
+    ]
     found = {entry.get("path"): entry for entry in facts.get("paths") or [] if isinstance(entry, dict)}
     for layout in plan.layouts:
         if layout.guest == guest.name:
             entry = found.get(layout.path)
-            problems += (
-                ["the agent says nothing about " + layout.path] if entry is None else _path_problems(layout, entry)
-            )
-            if entry is not None:
-                problems += _alignment_problems(layout, entry, plan)
+            if entry is None:
+                problems.append(Finding(Check.TARGET, "the agent says nothing about " + layout.path))
+            else:
+                problems += _path_problems(layout, entry)
+                problems += [Finding(Check.ALIGNMENT, why) for why in _device_problems(layout, entry, plan)]
     return tuple(dict.fromkeys(problems))
 
 
-def _io_uring_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
+def _io_uring_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[Finding]:
     workloads = [w for w in workloads if w.setup != "psync"]
     if not workloads:
         return []
     ring = facts.get("io_uring")
     if not isinstance(ring, dict) or not ring.get("ok"):
         why = ring.get("why") if isinstance(ring, dict) else "the agent does not say"
-        return [f"io_uring cannot be used: {why}"]
+        return [Finding(Check.IO_URING, f"io_uring cannot be used: {why}: {_allow_io_uring(facts)}")]
     offered = ring.get("setups") or []
     return [
-        f"workload {w.name!r} wants setup {w.setup}, which this kernel ({facts.get('kernel')}) does not accept"
-        f" (it has {', '.join(offered)})"
+        Finding(
+            Check.SETUP,
+            f"workload {w.name!r} wants setup {w.setup}, which this kernel ({facts.get('kernel')}) does not accept"
+            f" (it has {', '.join(offered)}): name one of these, or `setup: auto`",
+        )
         for w in workloads
         if w.setup != "auto" and w.setup not in offered
     ]
+
+
+def _allow_io_uring(facts: Mapping[str, Any]) -> str:
+    if facts.get("io_uring_disabled"):
+        return "set kernel.io_uring_disabled to 0 there (sysctl)"
+    return "allow it in the seccomp profile of the container or service, or take a kernel that has it (5.4 or later)"
 
 
 def _cpu_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:
@@ -130,35 +150,34 @@ def _cpu_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> li
     ]
 
 
-def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[str]:
+def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[Finding]:
     path = layout.path
     if not entry.get("exists"):
-        return [f"target {layout.target}: {path} does not exist: make the directory or change the target's path"]
+        why = f"{path} does not exist: make the directory or change the target's path"
+        return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if not entry.get("is_dir"):
-        return [f"target {layout.target}: {path} is no directory; block devices are refused until they can be guarded"]
+        why = f"{path} is no directory; block devices are refused until they can be guarded"
+        return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if not entry.get("writable"):
-        return [f"target {layout.target}: cannot write in {path}: {entry.get('why') or 'permission denied'}"]
+        why = f"cannot write in {path}: {entry.get('why') or 'permission denied'}: give the user a directory it may write in"
+        return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if entry.get("is_ram") and not layout.allow_ram:
-        kind = entry.get("fs_type")
-        return [
-            f"target {layout.target}: {path} is RAM ({kind}), not a disk: choose another path, or set allow_ram: true on it"
-        ]
+        why = f"{path} is RAM ({entry.get('fs_type')}), not a disk: choose another path, or set allow_ram: true on it"
+        return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     problems = []
     free = entry.get("free_bytes")
     if isinstance(free, int) and free < layout.total_bytes + RESERVE_BYTES:
         needs = units.format_bytes(layout.total_bytes + RESERVE_BYTES)
-        problems.append(
-            f"target {layout.target}: no space left on {path} (needs {needs}, has {units.format_bytes(free)})"
-        )
+        why = f"no space left on {path} (needs {needs}, has {units.format_bytes(free)}): free some, or lower size or numjobs"
+        problems.append(Finding(Check.SPACE, f"target {layout.target}: {why}"))
     inodes = entry.get("free_inodes")
     if isinstance(inodes, int) and entry.get("total_inodes") and inodes < layout.files + INODES_RESERVE:
-        problems.append(
-            f"target {layout.target}: no inodes left on {path} (needs {layout.files + INODES_RESERVE}, has {inodes})"
-        )
+        why = f"no inodes left on {path} (needs {layout.files + INODES_RESERVE}, has {inodes}): remove files there"
+        problems.append(Finding(Check.SPACE, f"target {layout.target}: {why}"))
     return problems
 
 
-def _alignment_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) -> list[str]:
+def _device_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) -> list[str]:
     mine = [one for one in plan.measured if one.target == layout.target and layout.guest in one.guests]
     return target_problems(layout, entry, list({one.workload.name: one.workload for one in mine}.values()))
 

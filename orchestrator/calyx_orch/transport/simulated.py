@@ -112,16 +112,19 @@ class SimulatedTransport:
     async def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
         """Answers what `deploy` asks; any other program is not there."""
         if len(argv) > 3 and argv[3] == "calyx-probe":
-            return Completed(0, self._probe(argv[4], argv[5]), b"")
+            return Completed(0, self._probe(argv[4], argv[5], argv[6]), b"")
+        if len(argv) > 4 and argv[3] == "calyx-give-back":
+            self._files.pop(argv[4], None)
+            return Completed(0, b"", b"")
         return Completed(127, b"", b"sh: not found\n")
 
-    def _probe(self, marker: str, agents: str) -> bytes:
+    def _probe(self, marker: str, agents: str, suffix: str) -> bytes:
         lines = [f"{marker} arch {self._script.arch}", f"{marker} home /root"]
         for agent in agents.split():
             arch, name, _ = agent.split(":")
             if arch == self._script.arch:
                 path = f"/root/.cache/calyx-orch/{name}"
-                lines.append(f"{marker} {'have' if path in self._files else 'room'} {path}")
+                lines.append(f"{marker} have {path}" if path in self._files else f"{marker} room {path}{suffix}")
         return "\n".join([*lines, f"{marker} end", ""]).encode()
 
     async def put(self, data: bytes, path: str, *, mode: int, timeout_s: float) -> None:

@@ -46,12 +46,24 @@ class HostKeys:
         keys = cls(files, files[0] if accepts else None)
         if connection.known_hosts is not None and not accepts and not files[0].exists():
             raise ReachError(
-                f"the known_hosts file {files[0]} does not exist: correct `known_hosts`, or make it with ssh-keyscan"
+                f"the known_hosts file {files[0]} does not exist: correct `known_hosts`, or make it with ssh-keyscan",
+                at="host key",
             )
         for path in files:
             for line in _lines(path):
                 _load(keys.known, line)
         return keys
+
+    def lookup(self, host: str, address: str, port: int | None) -> tuple[Sequence[object], ...]:
+        """What asyncssh asks `known` for, but a key that is revoked for `[host]:port` stays so.
+
+        asyncssh forgets it when no line trusts a key on that port, and looks for lines without a port instead.
+        """
+        trusted, authorities, revoked, *rest = self.known.match(host, address, port)
+        if port:
+            names = (f"[{name}]:{port}" for name in (host, address) if name)
+            revoked = [*revoked, *(key for name in names for key in self.known.match(name, "", None)[2])]
+        return (trusted, authorities, revoked, *rest)
 
     def matches(self, host: str, address: str, port: int) -> tuple[KnownLine, ...]:
         """The entries that name this host, on this port."""
@@ -75,7 +87,9 @@ class HostKeys:
             with os.fdopen(descriptor, "wb") as file:  # one write: many guests append at once
                 file.write(_newline_if_missing(self.record_in) + line.encode() + b"\n")
         except OSError as error:
-            raise ReachError(f"cannot record the host key in {self.record_in}: {error.strerror}") from None
+            raise ReachError(
+                f"cannot record the host key in {self.record_in}: {error.strerror}", at="host key"
+            ) from None
         _load(self.known, line)
 
 

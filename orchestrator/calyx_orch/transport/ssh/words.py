@@ -64,7 +64,7 @@ def explain(error: BaseException, login: Login, *, hop: bool = False) -> ReachEr
     if isinstance(error, asyncssh.ChannelOpenError):
         return ReachError(f"cannot reach {name}: the jump host says {error.reason!r}")
     if isinstance(error, asyncssh.Error):
-        return ReachError(_ssh(error, login, name))
+        return ReachError(_ssh(error, login, name), at=_how_far(error, login))
     if isinstance(error, OSError):
         return ReachError(_system(error, name))
     return ReachError(f"cannot log in to {name}: {type(error).__name__}: {error}")
@@ -102,6 +102,13 @@ def _dropped(name: str) -> str:
         f"{name} closed the connection during the login, again and again: "
         "see the log of its sshd (MaxStartups, PerSourcePenalties, hosts.deny)"
     )
+
+
+def _how_far(error: asyncssh.Error, login: Login) -> str:
+    if login.unknown is not None or isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return "host key"
+    refused = isinstance(error, asyncssh.PermissionDenied) or "Too many authentication failures" in error.reason
+    return "login" if refused else "reach"
 
 
 def _ssh(error: asyncssh.Error, login: Login, name: str) -> str:
@@ -144,10 +151,13 @@ def host_key(login: Login, name: str) -> ReachError:
         forget = address if port == 22 else f"[{address}]:{port}"
         return ReachError(
             f"the host key of {name} has CHANGED: it is now {new}, but {old.path}:{old.number} says {old.fingerprint}; "
-            f"if the guest was rebuilt, run `ssh-keygen -R '{forget}' -f {old.path}` and accept the new key"
+            f"if the guest was rebuilt, run `ssh-keygen -R '{forget}' -f {old.path}` and accept the new key",
+            at="host key",
         )
     where = login.settings.host_keys.files[0]
     return ReachError(
         f"the host key of {name} is unknown ({new}): compare it and add it with "
-        f"`ssh-keyscan -p {port} {address} >> {where}`, or set `host_key_policy: accept-new` (with --guest: `--host-key-policy accept-new`)"
+        f"`ssh-keyscan -p {port} {address} >> {where}`, or set `host_key_policy: accept-new` "
+        "(with --guest: `--host-key-policy accept-new`)",
+        at="host key",
     )
