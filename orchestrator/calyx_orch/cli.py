@@ -12,7 +12,8 @@ import typer
 
 from calyx_orch import __version__
 from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_INTERRUPTED, CalyxError, UsageError
-from calyx_orch.model import HostKeyPolicy
+from calyx_orch.model import HostKeyPolicy, Inventory
+from calyx_orch.report.wording import printable
 
 app = typer.Typer(
     name="calyx-orch",
@@ -321,13 +322,14 @@ def _guarded() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAULT
     except Exception:
-        traceback.print_exc()
+        _say(traceback.format_exc().rstrip("\n"))
         _say("calyx-orch: this is our fault; please report it with the lines above")
         return EXIT_FAULT
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    """Write to stderr; half of an error may be a guest's words, so none of it reaches the terminal raw."""
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ class LoopbackFleet:
         base = self._base or base_directory()
         self.directory = Path(tempfile.mkdtemp(prefix="calyx-orch-guests-", dir=base))
         try:
-            self.known_hosts.touch()
+            self.known_hosts.touch(0o600)
             for number in range(1, self._count + 1):
                 await self.add(f"guest{number}")
             if self._sshd:

@@ -87,6 +87,7 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
         )
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
+        beside.touch(0o600)  # figures of a fleet are its owner's to share
         beside.write_bytes(html)
         beside.replace(out)
     except OSError as error:

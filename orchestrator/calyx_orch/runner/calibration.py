@@ -81,6 +81,7 @@ class Cache:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+            temporary.touch(0o600)
             temporary.write_text(json.dumps({"format": CACHE_FORMAT, "entries": kept}, indent=1), encoding="utf-8")
             temporary.replace(self.path)
         except OSError as error:

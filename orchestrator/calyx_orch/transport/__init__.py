@@ -10,7 +10,7 @@ A failure to reach a guest is always a `ReachError` with one sentence: what happ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -92,10 +92,19 @@ class Pool:
     """What all connections of a run share: bounds on logins, jump connections, loaded keys, the simulated fleet.
 
     `logins` bounds logins under way at once; `logins_per_server` those to one address and port (sshd drops more than
-    about ten at random: MaxStartups). Use it as an async context manager, or close it.
+    about ten at random: MaxStartups). `passphrases` are those of encrypted key files (see `unlock`). Use it as an async
+    context manager, or close it.
     """
 
-    def __init__(self, *, logins: int = 64, logins_per_server: int = 8, simulation: Simulation | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        logins: int = 64,
+        logins_per_server: int = 8,
+        simulation: Simulation | None = None,
+        passphrases: Mapping[str, str] | None = None,
+    ) -> None:
+        self._passphrases = dict(passphrases or {})
         self._logins = logins
         self._logins_per_server = logins_per_server
         self._simulation = simulation
@@ -118,7 +127,7 @@ class Pool:
             return SimulatedCarrier(self._simulation or Simulation())
         from calyx_orch.transport.ssh import SshCarrier
 
-        return SshCarrier(logins=self._logins, logins_per_server=self._logins_per_server)
+        return SshCarrier(logins=self._logins, logins_per_server=self._logins_per_server, passphrases=self._passphrases)
 
     async def close(self) -> None:
         """Close all that is shared. Transports that are still open lose their jump hosts."""
@@ -140,3 +149,16 @@ async def connect(connection: Connection, *, pool: Pool) -> Transport:
     Raises ReachError with one sentence when it cannot be reached or does not let us in.
     """
     return await pool.carrier(connection.transport).connect(connection)
+
+
+def unlock(connections: Iterable[Connection]) -> Mapping[str, str]:
+    """Ask at the terminal, once each, for the passphrases of encrypted keys that these connections need; blocks.
+
+    Returns them by path; nothing is asked without a terminal, nor for a key that an ssh-agent holds.
+    """
+    ways = [connection for connection in connections if connection.transport is TransportKind.SSH]
+    if not ways:
+        return {}
+    from calyx_orch.transport.ssh import passphrases
+
+    return passphrases.unlock(ways)

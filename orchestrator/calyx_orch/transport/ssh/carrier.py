@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import asyncssh
@@ -31,7 +31,8 @@ _Made = TypeVar("_Made")
 class SshCarrier:
     """Reaches guests by SSH."""
 
-    def __init__(self, *, logins: int, logins_per_server: int) -> None:
+    def __init__(self, *, logins: int, logins_per_server: int, passphrases: Mapping[str, str]) -> None:
+        self._passphrases = passphrases
         self._logins = asyncio.Semaphore(logins)
         self._per_server: dict[tuple[str, int], asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(logins_per_server)
@@ -59,7 +60,7 @@ class SshCarrier:
                 await asyncio.gather(*(connection.wait_closed() for connection in opened), return_exceptions=True)
 
     async def _log_in(self, connection: Connection, *, hop: bool = False) -> asyncssh.SSHClientConnection:
-        settings = await _shared(self._settings, setting_key(connection), lambda: load(connection))
+        settings = await _shared(self._settings, setting_key(connection), lambda: load(connection, self._passphrases))
         name = words.who(connection, hop)
         for attempt in range(ATTEMPTS):
             # The jump connection comes first, outside of the bounds: waiting for it must not hold a place of others.
@@ -124,7 +125,7 @@ async def _attempt(login: Login, tunnel: asyncssh.SSHClientConnection | None) ->
         config=None,
         options=settings.options,
         client_factory=lambda: _Client(login),
-        known_hosts=settings.host_keys.known,
+        known_hosts=settings.host_keys.lookup,
         **where,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,13 @@ def setting_key(connection: Connection) -> tuple[object, ...]:
     )
 
 
-async def load(connection: Connection) -> Settings:
-    """Load keys and options. Raises ReachError naming the file that cannot be used."""
-    agent = await _agent_keys()
-    return await asyncio.get_running_loop().run_in_executor(None, _load, connection, agent)
+async def load(connection: Connection, passphrases: Mapping[str, str]) -> Settings:
+    """Load keys and options; `passphrases` are those of encrypted key files. Raises ReachError naming the file at fault."""
+    agent = await agent_keys()
+    return await asyncio.get_running_loop().run_in_executor(None, _load, connection, agent, passphrases)
 
 
-def _load(connection: Connection, agent: Sequence[asyncssh.SSHKeyPair]) -> Settings:
+def _load(connection: Connection, agent: Sequence[asyncssh.SSHKeyPair], passphrases: Mapping[str, str]) -> Settings:
     options: dict[str, Any] = {
         "connect_timeout": connection.connect_timeout_s,
         "login_timeout": connection.connect_timeout_s,
@@ -90,7 +90,8 @@ def _load(connection: Connection, agent: Sequence[asyncssh.SSHKeyPair]) -> Setti
     if connection.ssh_config and not connection.key_files:
         keys = _Keys((), ("the keys of ssh_config", *_told_agent(agent)))
     else:
-        keys = _named_keys(connection.key_files, agent) if connection.key_files else _default_keys(agent)
+        named_keys = connection.key_files
+        keys = _named_keys(named_keys, agent, passphrases) if named_keys else _default_keys(agent, passphrases)
         # None, since an empty list would make asyncssh look for keys by itself; no agent path, since its keys are in.
         options |= {"client_keys": list(keys.pairs) or None, "agent_path": ""}
     made = _options(connection, options)
@@ -114,14 +115,14 @@ def _options(connection: Connection, options: dict[str, Any]) -> asyncssh.SSHCli
         ) from None
 
 
-def _default_keys(agent: Sequence[asyncssh.SSHKeyPair]) -> _Keys:
+def _default_keys(agent: Sequence[asyncssh.SSHKeyPair], passphrases: Mapping[str, str]) -> _Keys:
     """As ssh does: the agent's keys, then the default files."""
     pairs, told = list(agent), list(_told_agent(agent))
     unusable: list[str] = []
     for name in DEFAULT_KEYS:
         path = Path("~/.ssh", name).expanduser()
         try:
-            pairs += asyncssh.load_keypairs(str(path))
+            pairs += asyncssh.load_keypairs(str(path), passphrases.get(str(path)))
             told.append(str(path))
         except FileNotFoundError:
             continue
@@ -130,38 +131,40 @@ def _default_keys(agent: Sequence[asyncssh.SSHKeyPair]) -> _Keys:
     return _Keys(tuple(pairs), tuple(told), tuple(unusable))
 
 
-def _named_keys(names: Sequence[str], agent: Sequence[asyncssh.SSHKeyPair]) -> _Keys:
+def _named_keys(names: Sequence[str], agent: Sequence[asyncssh.SSHKeyPair], passphrases: Mapping[str, str]) -> _Keys:
     """Only the named keys are offered: from their files, or by the agent when a file is encrypted."""
     pairs: list[asyncssh.SSHKeyPair] = []
     for name in names:
         path = Path(name).expanduser()
         try:
-            pairs += asyncssh.load_keypairs(str(path))
+            pairs += asyncssh.load_keypairs(str(path), passphrases.get(str(path)))
         except OSError as error:
-            raise ReachError(f"the key file {path} cannot be read: {error.strerror}") from None
+            raise ReachError(f"the key file {path} cannot be read: {error.strerror}", at="login") from None
         except ValueError as error:
-            public = _public_part(path)
+            public = public_part(path)
             held = [pair for pair in agent if public is not None and pair.key_public_data == public]
             pairs += held
-            if not held and _is_encrypted(error):
+            if not held and is_encrypted(error):
                 raise ReachError(
                     f"the key file {path} is encrypted and no ssh-agent holds it: run `ssh-add {path}`, "
-                    "or name a key without a passphrase"
+                    "start at a terminal to be asked for its passphrase, or name a key without one",
+                    at="login",
                 ) from None
             if not held:
-                raise ReachError(f"the key file {path} cannot be used: {error}") from None
+                raise ReachError(f"the key file {path} cannot be used: {error}", at="login") from None
     return _Keys(tuple(pairs), tuple(names))
 
 
-def _is_encrypted(error: Exception) -> bool:
+def is_encrypted(error: Exception) -> bool:
+    """Whether this is what asyncssh says of a key file without its passphrase."""
     return "assphrase" in str(error)
 
 
 def _why(error: Exception) -> str:
-    return "encrypted, and no passphrase is asked for" if _is_encrypted(error) else str(error)
+    return "encrypted, and its passphrase was not given" if is_encrypted(error) else str(error)
 
 
-async def _agent_keys() -> Sequence[asyncssh.SSHKeyPair]:
+async def agent_keys() -> Sequence[asyncssh.SSHKeyPair]:
     """The keys of the ssh-agent; none without an agent. They reach for it again when they sign."""
     if not os.environ.get("SSH_AUTH_SOCK"):
         return ()
@@ -176,7 +179,7 @@ def _told_agent(agent: Sequence[asyncssh.SSHKeyPair]) -> tuple[str, ...]:
     return tuple(f"{pair.get_comment() or 'a key'} of the ssh-agent" for pair in agent)
 
 
-def _public_part(path: Path) -> bytes | None:
+def public_part(path: Path) -> bytes | None:
     """The public key of an encrypted private key: of its .pub file, else of the clear part of the OpenSSH format."""
     try:
         return asyncssh.read_public_key(f"{path}.pub").public_data
