@@ -6,13 +6,28 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from calyx_orch import __version__
+from calyx_orch.cli_words import (
+    GuestWord,
+    HostKeyPolicyWord,
+    InventoryWord,
+    JobsWord,
+    JsonWord,
+    JumpWord,
+    KeyWord,
+    KnownHostsWord,
+    LimitWord,
+    QuietWord,
+    SshConfigWord,
+    TargetWord,
+    WorkloadWord,
+)
 from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_INTERRUPTED, CalyxError, UsageError
-from calyx_orch.model import HostKeyPolicy, Inventory
+from calyx_orch.model import Inventory
 from calyx_orch.report.wording import printable
 
 app = typer.Typer(
@@ -25,7 +40,6 @@ app = typer.Typer(
 )
 
 EXIT_CODES = "Exit codes: 0 fine, 1 kept for budgets and baselines, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
-BY_HAND = "Guests without an inventory"
 
 
 def _version(wanted: bool) -> None:
@@ -43,62 +57,45 @@ def _root(
     pass
 
 
+def _named(
+    inventory: str | None, guests: list[str] | None, target: str | None, wanted: list[str] | None, **reached: Any
+) -> Inventory:
+    """The inventory that is named, or the guests by hand. Raises UsageError when neither or both are."""
+    from calyx_orch.commands import run as command
+
+    if inventory is not None and guests:
+        raise UsageError("give either an inventory or --guest, not both")
+    if guests:
+        if target is None:
+            raise UsageError("--guest needs --target: the directory to measure on each guest")
+        return command.of_guests(tuple(guests), target, tuple(wanted or ()), command.Reached(**reached))
+    if target is not None:
+        raise UsageError("--target goes with --guest; in an inventory the targets stand under `targets:`")
+    for name, value in reached.items():
+        if value:
+            raise UsageError(
+                f"--{name.replace('_', '-')} goes with --guest; in an inventory write `{name}:` under defaults:"
+            )
+    if inventory is None:
+        raise UsageError(
+            "name an inventory, or guests with --guest and --target; `calyx-orch init` writes a first inventory"
+        )
+    return command.read_file(inventory)
+
+
 @app.command(epilog=EXIT_CODES)
 def run(
-    inventory: Annotated[
-        str | None, typer.Argument(metavar="INVENTORY", help="A YAML file, a program that prints one, or - .")
-    ] = None,
-    guest: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ADDRESS",
-            rich_help_panel=BY_HAND,
-            help="Instead of an inventory: address, user@address or user@address:port; repeat.",
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", rich_help_panel=BY_HAND, help="With --guest: the directory to measure on each."),
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: a private key file; repeat."),
-    ] = None,
-    known_hosts: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: host keys, instead of your own file."
-        ),
-    ] = None,
-    host_key_policy: Annotated[
-        HostKeyPolicy | None,
-        typer.Option(
-            metavar="POLICY",
-            rich_help_panel=BY_HAND,
-            help="With --guest: strict (the default), or accept-new: record an unknown host key at first sight.",
-        ),
-    ] = None,
-    ssh_config: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: an OpenSSH client configuration."),
-    ] = None,
-    jump: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", rich_help_panel=BY_HAND, help="With --guest: reach all through this machine."),
-    ] = None,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only these guests, groups or vm_hosts (globs); repeat.")
-    ] = None,
-    workload: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only these workloads (globs), or else the preset of that name; repeat."),
-    ] = None,
-    jobs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Take the workloads and baselines from a fio job file instead of the inventory."
-        ),
-    ] = None,
+    inventory: InventoryWord = None,
+    guest: GuestWord = None,
+    target: TargetWord = None,
+    key: KeyWord = None,
+    known_hosts: KnownHostsWord = None,
+    host_key_policy: HostKeyPolicyWord = None,
+    ssh_config: SshConfigWord = None,
+    jump: JumpWord = None,
+    limit: LimitWord = None,
+    workload: WorkloadWord = None,
+    jobs: JobsWord = None,
     repetitions: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=1000, help="Blocks of rounds, instead of the inventory's.")
     ] = None,
@@ -114,14 +111,12 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder to make (default: a new one below calyx-runs/).")
     ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on standard output, all else on standard error.")
-    ] = False,
+    json_: JsonWord = False,
     recalibrate: Annotated[
         bool,
         typer.Option("--recalibrate", help="Try the set-ups of `setup: auto` again instead of taking what is kept."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+    quiet: QuietWord = False,
 ) -> None:
     """Run an inventory: deploy, start all guests together, measure with calyx and fio, compare, report."""
     from calyx_orch.commands import run as command
@@ -130,25 +125,41 @@ def run(
         limit=tuple(limit or ()), workloads=tuple(workload or ()), repetitions=repetitions, dry_run=dry_run, out=out,
         as_json=json_, allow_growth=allow_growth, seed=seed, quiet=quiet, jobs=jobs, recalibrate=recalibrate,
     )  # fmt: skip
-    if inventory is not None and guest:
-        raise UsageError("give either an inventory or --guest, not both")
-    reached = command.Reached(tuple(key or ()), known_hosts, host_key_policy, ssh_config, jump)
-    if guest:
-        if target is None:
-            raise UsageError("--guest needs --target: the directory to measure on each guest")
-        raise typer.Exit(command.run_guests(tuple(guest), target, options, reached))
-    if target is not None:
-        raise UsageError("--target goes with --guest; in an inventory the targets stand under `targets:`")
-    for name, value in vars(reached).items():
-        if value:
-            raise UsageError(
-                f"--{name.replace('_', '-')} goes with --guest; in an inventory write `{name}:` under defaults:"
-            )
-    if inventory is None:
-        raise UsageError(
-            "name an inventory, or guests with --guest and --target; `calyx-orch init` writes a first inventory"
-        )
-    raise typer.Exit(command.run_file(inventory, options))
+    named = _named(
+        inventory, guest, target, workload, key=tuple(key or ()), known_hosts=known_hosts,
+        host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
+    )  # fmt: skip
+    raise typer.Exit(command.run_named(named, options))
+
+
+@app.command(epilog=EXIT_CODES)
+def check(
+    inventory: InventoryWord = None,
+    guest: GuestWord = None,
+    target: TargetWord = None,
+    key: KeyWord = None,
+    known_hosts: KnownHostsWord = None,
+    host_key_policy: HostKeyPolicyWord = None,
+    ssh_config: SshConfigWord = None,
+    jump: JumpWord = None,
+    limit: LimitWord = None,
+    workload: WorkloadWord = None,
+    jobs: JobsWord = None,
+    json_: JsonWord = False,
+    quiet: QuietWord = False,
+) -> None:
+    """Test on all guests what a run needs, from reach to other load, and change nothing there."""
+    from calyx_orch.commands import check as command
+    from calyx_orch.commands.run import RunOptions
+
+    named = _named(
+        inventory, guest, target, workload, key=tuple(key or ()), known_hosts=known_hosts,
+        host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
+    )  # fmt: skip
+    options = RunOptions(
+        limit=tuple(limit or ()), workloads=tuple(workload or ()), jobs=jobs, as_json=json_, quiet=quiet
+    )
+    raise typer.Exit(command.show(named, options))
 
 
 @app.command(epilog=EXIT_CODES)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from calyx_orch import documents, runner, sources, units, workloads
+from calyx_orch import documents, runner, sources, transport, units, workloads
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
 from calyx_orch.coordination import is_quorum_met
@@ -90,28 +90,33 @@ def _endpoint(jump: str) -> str:
     return jump if "@" in jump or ":" in jump else f"{jump}:22"
 
 
-def run_file(path: str, options: RunOptions) -> int:
-    """Run an inventory file, program or `-`. Returns the exit code."""
+def read_file(path: str) -> Inventory:
+    """The inventory in a file, by a program or `-`."""
     text, source, base_dir = sources.read(path)
-    inventory = inventories.parse(text, source=source, base_dir=base_dir, presets=workloads.read_presets())
-    return asyncio.run(run_inventory(inventory, options))
+    return inventories.parse(text, source=source, base_dir=base_dir, presets=workloads.read_presets())
 
 
-def run_guests(guests: tuple[str, ...], target: str, options: RunOptions, reached: Reached) -> int:
-    """Run on guests named on the command line: the quick preset, what --workload leaves of it, or the presets it names.
-
-    Returns the exit code.
-    """
+def of_guests(guests: tuple[str, ...], target: str, wanted: tuple[str, ...], reached: Reached) -> Inventory:
+    """Guests named on the command line, with the quick preset, or the presets `wanted` when all of these are presets."""
     presets = workloads.read_presets()
-    named = options.workloads if all(name in presets for name in options.workloads) else ()
-    inventory = inventories.from_guests(
+    named = wanted if all(name in presets for name in wanted) else ()
+    return inventories.from_guests(
         guests, target=target, presets=presets, workloads=named or (QUICK,), settings=reached.settings()
     )
-    return asyncio.run(run_inventory(inventory, options))
 
 
-async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
-    """Plan, run, write the report, tell how it went. Returns the exit code."""
+def run_named(inventory: Inventory, options: RunOptions) -> int:
+    """Run an inventory. Returns the exit code."""
+    return asyncio.run(run_inventory(inventory, options, _passphrases(inventory, options)))
+
+
+def _passphrases(inventory: Inventory, options: RunOptions) -> Mapping[str, str]:
+    """Asked for before anything is drawn on the terminal."""
+    return {} if options.dry_run else transport.unlock(guest.connection for guest in inventory.guests)
+
+
+async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: Mapping[str, str] | None = None) -> int:
+    """Plan, run, write the report, tell how it went; `passphrases` are those of encrypted keys. Returns the exit code."""
     plan = plan_of(inventory, options)
     console = screen.console(stderr=options.as_json)
     if options.dry_run:
@@ -122,7 +127,8 @@ async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
     signal_number = 0
     try:
         cache = runner.Cache(runner.cache_path(), fresh=options.recalibrate)
-        signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet), cache)
+        async with transport.Pool(passphrases=passphrases) as pool:
+            signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet), cache, pool)
     except FolderError as error:
         full = error
     except RefusedError as error:
@@ -198,12 +204,13 @@ def guard_growth(plan: Plan, *, allowed: bool) -> None:
     )
 
 
-async def _run(plan: Plan, folder: archive.RunFolder, live: Live, cache: runner.Cache) -> int:
+async def _run(plan: Plan, folder: archive.RunFolder, live: Live, cache: runner.Cache, pool: transport.Pool) -> int:
     """Run with signals caught: the first stops the guests in good order, the second leaves at once. Returns the signal."""
     interrupted = asyncio.Event()
     caught: list[int] = []
     loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(runner.run(plan, folder=folder, live=live, interrupted=interrupted, cache=cache))
+    running = runner.run(plan, folder=folder, live=live, interrupted=interrupted, pool=pool, cache=cache)
+    task = asyncio.ensure_future(running)
 
     def on_signal(number: int) -> None:
         caught.append(number)

@@ -1,0 +1,61 @@
+"""`calyx-orch check`: whether every guest is ready for a run, as one table and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Mapping
+
+from calyx_orch import transport
+from calyx_orch.commands import run as running
+from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FINE, EXIT_GUEST_FAILED, Fault, UsageError
+from calyx_orch.model import Inventory, Plan, Readiness
+from calyx_orch.report import readiness, screen
+from calyx_orch.report.live import PlainLive, Silent
+from calyx_orch.runner import check
+
+
+def show(inventory: Inventory, options: running.RunOptions) -> int:
+    """Look at the guests of an inventory and tell what was found. Returns the exit code.
+
+    0 when a run would measure every guest, 3 when some guest keeps out, 2 when the plan itself would be refused.
+    """
+    plan = running.plan_of(inventory, options)
+    passphrases = transport.unlock(guest.connection for guest in plan.inventory.guests)
+    console = screen.console(stderr=options.as_json)
+    live = Silent() if options.quiet else PlainLive(console)
+    found, notes = asyncio.run(_look(plan, passphrases, live.phase))
+    refusal = _refusal(plan)
+    told = (*plan.notes, *notes, *((refusal,) if refusal else ()))
+    readiness.show(found, told, console)
+    if options.as_json:
+        print_json(readiness.to_json(found, told))
+    if not all(one.is_ready for one in found):
+        return EXIT_GUEST_FAILED
+    return EXIT_CANNOT_START if refusal else EXIT_FINE
+
+
+async def _look(
+    plan: Plan, passphrases: Mapping[str, str], phase: Callable[[str], None]
+) -> tuple[tuple[Readiness, ...], tuple[str, ...]]:
+    async with transport.Pool(passphrases=passphrases) as pool:
+        return await check.check(plan, pool=pool, phase=phase)
+
+
+def _refusal(plan: Plan) -> str:
+    """Why a run would refuse the plan whatever its guests are; empty when it would not."""
+    try:
+        running.guard_growth(plan, allowed=False)
+    except UsageError as error:
+        return " ".join(str(error).split())
+    return ""
+
+
+def print_json(data: object) -> None:
+    """Write strict JSON on standard output. Raises Fault when it does not take it, unless it was closed."""
+    out = screen.Screen(sys.stdout)
+    out.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
+    out.flush()
+    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
+        raise Fault(f"standard output did not take the JSON: {out.failure}")
