@@ -171,3 +171,27 @@ bool proc_cpu_ns(pid_t pid, uint64_t *ns)
 	*ns = (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
 	return true;
 }
+
+/* "cpu0 0 0 0 0 0 0 RAN WAITED TIMES", a line a CPU, among lines of other kinds that may be longer than ours. */
+bool proc_schedstat(const char *path, uint64_t *ran_ns, uint64_t *waited_ns)
+{
+	FILE *file = fopen(path, "re");
+	uint64_t fields[8], ran = 0, waited = 0;
+	bool found = false;
+	char line[512];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, "cpu", 3) || !proc_numbers(line + strcspn(line, " "), fields, 8))
+			continue;
+		ran += fields[6];
+		waited += fields[7];
+		found = true;
+	}
+	if (file)
+		fclose(file);
+	if (found) {
+		*ran_ns = ran;
+		*waited_ns = waited;
+	}
+	return found;
+}

@@ -28,6 +28,9 @@ size_t proc_descendants(pid_t root, bool living, pid_t *pids, size_t max);
 bool proc_io_bytes(pid_t pid, uint64_t *bytes);
 /* CPU time of a process with all its threads, also ended ones, from the scheduler. False when it is gone. */
 bool proc_cpu_ns(pid_t pid, uint64_t *ns);
+/* How long tasks have run on all CPUs and how long they waited for one, from a file like /proc/schedstat. A task counts
+ * up to when it last left its CPU; interrupts of an idle CPU do not. False without such a file. */
+bool proc_schedstat(const char *path, uint64_t *ran_ns, uint64_t *waited_ns);
 uint64_t proc_tick_ns(void);
 
 #endif

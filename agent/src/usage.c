@@ -3,10 +3,11 @@
  * CPU over the measured window: see usage.h and docs/protocol.md (usage).
  *
  *   what                     from                               grain
- *   busy, delay              /proc/schedstat, all CPUs          scheduler, ns
+ *   busy, delay              /proc/schedstat, all CPUs          scheduler, ns; a task counts when it leaves its CPU
  *   engine                   process CPU clocks                 scheduler, ns; children already waited for: ticks
  *   engine user and system   /proc/PID/stat                     sampled at ticks
  *   user .. steal            /proc/stat                         sampled at ticks
+ *   idle, iowait             /proc/stat                         timed at each way in and out of idle; told in ticks
  *   threads                  /proc/PID/task/TID/schedstat       scheduler, ns
  */
 #include "usage.h"
@@ -115,22 +116,17 @@ static void sample_stat(struct sample *sample)
 		sample->stat_ns[i] = ticks[i] * tick_ns;
 }
 
-/* The seventh and eighth number of a CPU's line: time that tasks ran on it, and time that they waited for it. */
-static void sample_schedstat(struct sample *sample)
+/* Whether idle time is taken with the clock, as every kernel with tickless idle does, or counted at ticks. */
+static bool idle_is_timed(void)
 {
-	FILE *file = fopen("/proc/schedstat", "re");
-	uint64_t fields[8];
-	char line[512];
+	char text[4096], *word, *rest = text;
 
-	while (file && fgets(line, sizeof(line), file)) {
-		if (strncmp(line, "cpu", 3) || !proc_numbers(line + strcspn(line, " "), fields, 8))
-			continue;
-		sample->busy_ns += fields[6];
-		sample->delay_ns += fields[7];
-		sample->schedstat = true;
-	}
-	if (file)
-		fclose(file);
+	if (proc_read("/proc/cmdline", text, sizeof(text)) <= 0)
+		return true;
+	while ((word = strtok_r(rest, " \n", &rest)))
+		if (!strcmp(word, "nohz=off") || !strcmp(word, "nohz=0"))
+			return false;
+	return true;
 }
 
 static void sample_thread(struct sample *sample, pid_t pid, pid_t tid)
@@ -186,7 +182,7 @@ static void take_sample(struct usage *usage, uint64_t at_ns, struct sample *samp
 	sleep_until(usage, at_ns);
 	sample->at_ns = moment_now_ns();
 	sample_engine(usage, sample);
-	sample_schedstat(sample);
+	sample->schedstat = proc_schedstat("/proc/schedstat", &sample->busy_ns, &sample->delay_ns);
 	sample_stat(sample);
 }
 
@@ -296,6 +292,7 @@ void usage_write(const struct usage *usage, struct buffer *out)
 	json_u64(&json, "engine_system_ns", past(last->engine_system_ns, first->engine_system_ns));
 	write_threads(usage, &json);
 	write_stat(usage, &json);
+	json_bool(&json, "idle_timed", idle_is_timed());
 	message_end(&json);
 }
 

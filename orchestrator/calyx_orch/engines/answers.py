@@ -11,6 +11,9 @@ from calyx_orch.errors import FormatError
 from calyx_orch.model import NANOSECONDS, Answers, CpuUse, Guest, Measurement, Round
 
 GRACE_NS = 10 * NANOSECONDS
+READY_WITHIN_S = 60.0  # how long a round waits for its slowest guest
+ARM_WITHIN_MS = 75_000  # how long a guest that is ready waits for the start line: a little longer than that
+IDLE_GRAIN_NS = 30_000_000  # three fields of /proc/stat in ticks of 10 ms, each cut off at both ends of the window
 COUNT_MAX = (1 << 63) - 1  # of what may be summed, subtracted and drawn
 SENTENCE_MAX_CHARACTERS = 1000
 
@@ -98,12 +101,15 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
         return optional_count(stat, name, where)
 
     user_ns = ticks("user_ns")
-    busy_ns, busy_how = _busy(optional_count(usage, "busy_ns", where), ticks, window_ns * cpus)
+    scheduled_ns = optional_count(usage, "busy_ns", where)
+    idle_is_timed = usage.get("idle_timed") is not False
+    busy_ns, busy_how = _busy(scheduled_ns, ticks, window_ns * cpus, idle_is_timed=idle_is_timed)
     return CpuUse(
         window_ns=window_ns,
         cpus=cpus,
         busy_ns=busy_ns,
         busy_how=busy_how,
+        scheduled_ns=scheduled_ns,
         engine_ns=optional_count(usage, "engine_ns", where),
         user_ns=None if user_ns is None else user_ns + (ticks("nice_ns") or 0),
         system_ns=ticks("system_ns"),
@@ -116,19 +122,26 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
     )
 
 
-def _busy(scheduled_ns: int | None, ticks: Callable[[str], int | None], capacity_ns: int) -> tuple[int | None, str]:
-    """Busy time of all CPUs and where it is from: the scheduler, else what the kernel's idle accounting leaves over.
+def _busy(
+    scheduled_ns: int | None, ticks: Callable[[str], int | None], capacity_ns: int, *, idle_is_timed: bool
+) -> tuple[int | None, str]:
+    """Busy time of all CPUs and where it is from: the scheduler, or what the kernel's idle time leaves over.
 
-    A kernel without CONFIG_SCHEDSTATS has no /proc/schedstat. Idle and iowait of /proc/stat are timed at each idle entry
-    and exit on tickless kernels, so they are no samples, but they come in ticks.
+    /proc/schedstat counts a task when it leaves its CPU, so it knows nothing of one that spins through the window (an SQPOLL
+    thread does), counts one that span before it too much, and leaves out interrupts that come in while a CPU is idle. Idle time is
+    taken at each way in and out of idle, and knows all of that; it is told in ticks, and the scheduler's ns are preferred where
+    both say the same. Without tickless idle it is a sample, and a load that follows the timer fools it: then it is only the way
+    out of having no /proc/schedstat.
     """
-    if scheduled_ns is not None:
-        return scheduled_ns, "schedstat"
     idle_ns = ticks("idle_ns")
     if idle_ns is None:
-        return None, ""
-    away_ns = idle_ns + (ticks("iowait_ns") or 0) + (ticks("steal_ns") or 0)
-    return max(0, capacity_ns - away_ns), "idle"
+        return scheduled_ns, "" if scheduled_ns is None else "schedstat"
+    left_ns = max(0, capacity_ns - idle_ns - (ticks("iowait_ns") or 0) - (ticks("steal_ns") or 0))
+    if scheduled_ns is None:
+        return left_ns, "idle"
+    if not idle_is_timed:
+        return min(scheduled_ns, capacity_ns), "schedstat"
+    return (scheduled_ns, "schedstat") if abs(scheduled_ns - left_ns) <= IDLE_GRAIN_NS else (left_ns, "idle")
 
 
 def refusal(answers: Answers) -> str | None:

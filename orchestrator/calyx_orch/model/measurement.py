@@ -78,9 +78,10 @@ class ClockBound:
 class CpuUse:
     """CPU over the measured window only, in nanoseconds summed over CPUs. None: the guest cannot say.
 
-    `busy_ns` comes from the scheduler (`busy_how` schedstat), or is what the kernel's idle time leaves over (idle) where there is
-    no /proc/schedstat; user .. softirq are tick-sampled; `steal_ns` is None where the hypervisor
-    reports none. `engine_ns` is the engine alone with its SQPOLL and io-wq threads, or fio with its workers.
+    `busy_ns` comes from the scheduler (`busy_how` schedstat), or is what the kernel's idle time leaves over (idle) where the two
+    differ or there is no /proc/schedstat; `scheduled_ns` is the scheduler's figure, whichever was taken; user .. softirq are
+    tick-sampled; `steal_ns` is None where the hypervisor reports none. `engine_ns` is the engine alone with its SQPOLL and io-wq
+    threads, or fio with its workers.
     """
 
     window_ns: int
@@ -96,6 +97,7 @@ class CpuUse:
     steal_ns: int | None = None
     delay_ns: int | None = None
     busy_how: str = "schedstat"
+    scheduled_ns: int | None = None
 
     @property
     def busy_percent(self) -> float | None:

@@ -1,0 +1,44 @@
+"""Which figure a guest's CPU time is taken from, where the scheduler and the kernel's idle time differ."""
+
+from __future__ import annotations
+
+import pytest
+
+from calyx_orch.engines.answers import cpu_use
+from calyx_orch.model import CpuUse
+
+SECOND = 1_000_000_000
+
+
+def cpu_of(busy_ms: int, idle_ms: int, iowait_ms: int = 0, *, idle_timed: bool = True) -> CpuUse:
+    """Two CPUs for 3 s of which so much was idle, and what the scheduler says."""
+    stat = {"idle_ns": idle_ms * 1_000_000, "iowait_ns": iowait_ms * 1_000_000, "steal_ns": 0}
+    usage = {"window_start_ns": 0, "window_end_ns": 3 * SECOND, "cpus": 2, "busy_ns": busy_ms * 1_000_000, "stat": stat}
+    found = cpu_use(usage | {"engine_ns": 0, "idle_timed": idle_timed})
+    assert found is not None
+    return found
+
+
+def test_the_scheduler_is_believed_where_idle_time_agrees_within_its_ticks() -> None:
+    cpu = cpu_of(1010, 4980, 20)
+    assert (cpu.busy_ns, cpu.busy_how) == (1_010_000_000, "schedstat")
+
+
+@pytest.mark.parametrize(
+    ("scheduled_ms", "idle_ms", "busy_ms"),
+    [
+        (1676, 2820, 3180),  # kernel 6.1: a spin of 3 s on one CPU; its thread had left it last after 1.5 s
+        (2444, 3350, 2650),  # kernel 6.1: fio at depth 8; a tenth was interrupts of idle CPUs
+        (9000, 5900, 100),  # a spin that ended as the window began, counted as it left its CPU
+    ],
+)
+def test_what_the_scheduler_leaves_out_is_taken_from_idle_time(scheduled_ms: int, idle_ms: int, busy_ms: int) -> None:
+    cpu = cpu_of(scheduled_ms, idle_ms)
+    assert (cpu.busy_ns, cpu.busy_how) == (busy_ms * 1_000_000, "idle")
+    assert cpu.scheduled_ns == scheduled_ms * 1_000_000
+
+
+def test_sampled_idle_time_decides_nothing() -> None:
+    """With `nohz=off` a load that follows the timer is not seen at ticks: 5 s of 6 would be idle."""
+    cpu = cpu_of(2444, 5000, idle_timed=False)
+    assert (cpu.busy_ns, cpu.busy_how) == (2_444_000_000, "schedstat")
