@@ -77,6 +77,16 @@ def test_the_run_line_of_calyx_holds_the_whole_job() -> None:
     assert "ramp_extra_ns" not in pairs
 
 
+@pytest.mark.parametrize("engine", list(engines.ENGINES))
+def test_a_ready_guest_waits_a_little_longer_than_the_round_waits_for_its_slowest(engine: str) -> None:
+    """Neither gives up a round that may still begin, nor does a forgotten job stay loaded for the agent's own two minutes."""
+    pairs = dict(line(mixed_round(engine)).pairs)
+    ready_within_ms = 1000 * engines.READY_WITHIN_S
+    assert ready_within_ms + 10_000 <= int(pairs["arm_within_ms"]) <= ready_within_ms + 30_000
+    if engine != "calyx":
+        assert pairs["timeout_ms"] == ready_within_ms, "as long on the way to the gate"
+
+
 def test_fio_gets_the_same_pattern_the_same_ramp_and_total_latency() -> None:
     command = line(mixed_round("fio-io_uring"))
     given_to_fio = arguments_of(command)

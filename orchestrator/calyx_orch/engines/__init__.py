@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from calyx_orch.engines import calyx, fio, fio_options
-from calyx_orch.engines.answers import Command, blank, clipped, deadline_ns, is_count
+from calyx_orch.engines.answers import READY_WITHIN_S, Command, blank, clipped, deadline_ns, is_count
 from calyx_orch.engines.fio_documents import FioVersion, fio_facts, fio_lacks, parse_version
 from calyx_orch.errors import Fault, FormatError
 from calyx_orch.model import Answers, Guest, Measurement, Round, Workload
@@ -22,6 +22,7 @@ ENGINES: dict[str, ModuleType] = {"calyx": calyx, "fio-io_uring": fio, "fio-liba
 
 __all__ = [
     "ENGINES",
+    "READY_WITHIN_S",
     "Command",
     "FioVersion",
     "clipped",

@@ -13,6 +13,8 @@ from calyx_orch.model import NANOSECONDS, Answers, CpuUse, Guest, Measurement, R
 GRACE_NS = 10 * NANOSECONDS
 READY_WITHIN_S = 60.0  # how long a round waits for its slowest guest
 ARM_WITHIN_MS = 75_000  # how long a guest that is ready waits for the start line: a little longer than that
+READY_WITHIN_S = 60.0  # how long a round waits for its slowest guest
+ARM_WITHIN_MS = 75_000  # how long a guest that is ready waits for the start line: a little longer than that
 IDLE_GRAIN_NS = 30_000_000  # three fields of /proc/stat in ticks of 10 ms, each cut off at both ends of the window
 COUNT_MAX = (1 << 63) - 1  # of what may be summed, subtracted and drawn
 SENTENCE_MAX_CHARACTERS = 1000

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from calyx_orch.engines.answers import (
+    ARM_WITHIN_MS,
     Command,
     blank,
     count,
@@ -50,6 +51,7 @@ def command(round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra
         ("refill", "each" if workload.refill == "auto" else workload.refill),
         ("buffers", workload.buffers),
         ("deadline_ns", deadline_ns(round_, ramp_extra_ns)),
+        ("arm_within_ms", ARM_WITHIN_MS),
         *_further(workload),
     ]
     if ramp_extra_ns:

@@ -13,7 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 from calyx_orch.engines import fio_options
-from calyx_orch.engines.answers import Command, blank, deadline_ns, optional_count, ramp_ns, refusal, runtime_ns
+from calyx_orch.engines.answers import (
+    READY_WITHIN_S,
+    ARM_WITHIN_MS,
+    Command,
+    blank,
+    deadline_ns,
+    optional_count,
+    ramp_ns,
+    refusal,
+    runtime_ns,
+)
 from calyx_orch.engines.buckets import BUCKETS
 from calyx_orch.engines.fio_documents import PRERUN, FioDirection, FioOutput, LogLine, parse_log, read_output
 from calyx_orch.errors import FormatError
@@ -69,6 +79,7 @@ def command(
     pairs += [("ramp_ns", ramp), ("runtime_ns", runtime_ns(round_))]
     pairs += [("collect", name) for number in range(1, len(paths) + 1) for name in _logs(number)]
     pairs.append(("deadline_ns", deadline_ns(round_, ramp_extra_ns)))
+    pairs += [("timeout_ms", int(READY_WITHIN_S * 1000)), ("arm_within_ms", ARM_WITHIN_MS)]
     return Command("exec", tuple(pairs))
 
 

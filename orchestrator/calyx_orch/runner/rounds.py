@@ -23,7 +23,6 @@ PROBES_AT_ONCE = 4
 RESTED_NS = 1_000_000_000  # from loading to the start line at least: fio takes most of it to start, and a disk that has
 # rested longer (burst credit, a drained write cache) is a faster one: both engines shall find it equally rested
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
-READY_WITHIN_S = 60.0
 REPORT_GRACE_S = 15.0  # after the guest's own deadline
 REST_WITHIN_S = 12.0
 STOP_WITHIN_S = 12.0
@@ -154,7 +153,7 @@ class RoundRunner:
     def _rules(self) -> co.Rules:
         longest_ns = engines.deadline_ns(self.round, self._stagger_ns(len(self.sessions)))
         report_ns = longest_ns + RESTED_NS + int(REPORT_GRACE_S * 1e9)
-        return co.Rules(self.plan.inventory.policy, int(READY_WITHIN_S * 1e9), report_ns, int(STOP_WITHIN_S * 1e9))
+        return co.Rules(self.plan.inventory.policy, int(engines.READY_WITHIN_S * 1e9), report_ns, int(STOP_WITHIN_S * 1e9))
 
     async def _tick(self) -> None:
         told = False
