@@ -109,7 +109,7 @@ void work_facts(struct command *command);   /* facts.c */
 void work_exec(struct command *command);    /* exec.c */
 void work_hold(struct command *command);    /* hold.c */
 void work_prepare(struct command *command); /* prepare.c */
-void work_clean(struct command *command);   /* prepare.c */
+void work_clean(struct command *command);   /* left.c */
 void work_settle(struct command *command);  /* quiet.c */
 void work_lost(struct command *command);    /* quiet.c */
 void work_run(struct command *command);	    /* run.c */

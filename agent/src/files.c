@@ -21,7 +21,7 @@
 
 static int make_work_in(struct record *record, const char *parent, size_t length)
 {
-	if (snprintf(record->work, sizeof(record->work), "%.*s/calyx-work-XXXXXX", (int)length, parent) >=
+	if (snprintf(record->work, sizeof(record->work), "%.*s/" WORK_PREFIX "XXXXXX", (int)length, parent) >=
 	    (int)sizeof(record->work))
 		return -ENAMETOOLONG;
 	if (mkdtemp(record->work))
@@ -41,7 +41,7 @@ int files_make_work(struct record *record, const char *executable)
 	return make_work_in(record, "/tmp", strlen("/tmp"));
 }
 
-int files_make_directory(struct record *record, const char *parent, unsigned int *place)
+int files_make_directory(struct record *record, const char *parent, uint32_t files, unsigned int *place)
 {
 	unsigned int free_place = 0;
 	int error;
@@ -51,6 +51,7 @@ int files_make_directory(struct record *record, const char *parent, unsigned int
 	if (free_place == MADE_MAX)
 		return -EMFILE;
 	/* Noted before it is made, so that whoever ends the agent in between leaves nothing. */
+	record->made_files[free_place] = files;
 	if (snprintf(record->made[free_place], PATH_MAX, "%s/" MADE_PREFIX "XXXXXX", parent) >= PATH_MAX) {
 		record->made[free_place][0] = 0;
 		return -ENAMETOOLONG;
@@ -64,7 +65,7 @@ int files_make_directory(struct record *record, const char *parent, unsigned int
 	return 0;
 }
 
-static int remove_entries(int directory_fd, int depth);
+static int remove_entries(int directory_fd, const char *keep, int depth);
 
 static int remove_entry(int directory_fd, const char *name, int depth)
 {
@@ -78,14 +79,14 @@ static int remove_entry(int directory_fd, const char *name, int depth)
 	fd = openat(directory_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOTDIR ? -refused : -errno; /* EPERM of a file is the file's own */
-	error = depth < DEPTH_MAX ? remove_entries(fd, depth + 1) : -ELOOP;
+	error = depth < DEPTH_MAX ? remove_entries(fd, NULL, depth + 1) : -ELOOP;
 	if (!error && unlinkat(directory_fd, name, AT_REMOVEDIR))
 		error = -errno;
 	return error;
 }
 
-/* Closes directory_fd. */
-static int remove_entries(int directory_fd, int depth)
+/* Closes directory_fd. `keep`, if any, is the one name that stays. */
+static int remove_entries(int directory_fd, const char *keep, int depth)
 {
 	DIR *directory = fdopendir(directory_fd);
 	struct dirent *entry;
@@ -97,7 +98,8 @@ static int remove_entries(int directory_fd, int depth)
 		return error;
 	}
 	while ((entry = readdir(directory))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+		    (keep && !strcmp(entry->d_name, keep)))
 			continue;
 		failed = remove_entry(dirfd(directory), entry->d_name, depth);
 		error = error ? error : failed;
@@ -110,16 +112,93 @@ int files_empty(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	return fd < 0 ? -errno : remove_entries(fd, 0);
+	return fd < 0 ? -errno : remove_entries(fd, NOTE, 0);
 }
 
 int files_remove_tree(const char *path)
 {
-	int error = files_empty(path);
+	int error = files_empty(path), fd;
 
+	if (!error) {
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		error = fd < 0 ? -errno
+			       : remove_entries(fd, NULL, 0); /* the note last: a record of the rest until then */
+	}
 	if (!error && rmdir(path))
 		error = -errno;
 	return error == -ENOENT ? 0 : error;
+}
+
+/* Is there anything but the note? */
+static int check_empty(int directory_fd)
+{
+	DIR *directory;
+	struct dirent *entry;
+	int fd = dup(directory_fd), error = 0;
+
+	directory = fd < 0 ? NULL : fdopendir(fd);
+	if (!directory) {
+		error = -errno;
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	while (!error && (entry = readdir(directory)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, NOTE) &&
+		    strcmp(entry->d_name, NOTE_UNFINISHED))
+			error = -ENOTEMPTY;
+	closedir(directory);
+	return error;
+}
+
+static int unlink_in(int directory_fd, const char *name)
+{
+	return unlinkat(directory_fd, name, 0) && errno != ENOENT ? -errno : 0;
+}
+
+/* The note goes last, so that whatever ends this in the middle leaves a record of the rest. */
+int files_remove_laid(int at_fd, const char *path, uint32_t files)
+{
+	int fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = 0, failed;
+	char name[24];
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	for (uint32_t i = 0; i < files; i++) {
+		snprintf(name, sizeof(name), "job.%u", i);
+		failed = unlink_in(fd, name);
+		error = error ? error : failed;
+	}
+	if (!error)
+		error = check_empty(fd);
+	if (!error)
+		error = unlink_in(fd, NOTE_UNFINISHED);
+	if (!error)
+		error = unlink_in(fd, NOTE);
+	close(fd);
+	if (!error && unlinkat(at_fd, path, AT_REMOVEDIR) && errno != ENOENT)
+		error = -errno;
+	return error;
+}
+
+const char *files_why(int error)
+{
+	return error == -ENOTEMPTY ? "files lie in it that no agent made" : strerror(-error);
+}
+
+static void let_go(int *held)
+{
+	if (*held)
+		close(*held);
+	*held = 0;
+}
+
+int files_remove_work(struct record *record)
+{
+	if (!record->work[0])
+		return 0;
+	let_go(&record->work_held);
+	return files_remove_tree(record->work);
 }
 
 int files_remove_directory(struct record *record, unsigned int place)
@@ -129,11 +208,9 @@ int files_remove_directory(struct record *record, unsigned int place)
 
 	/* Before the file goes: network file systems keep what is removed while it is open, and the directory with it.
 	 */
-	if (record->held[place])
-		close(record->held[place]);
-	record->held[place] = 0;
+	let_go(&record->held[place]);
 	do {
-		error = files_remove_tree(record->made[place]);
+		error = files_remove_laid(AT_FDCWD, record->made[place], record->made_files[place]);
 		if (error != -EBUSY && error != -ENOTEMPTY)
 			break;
 		moment_sleep_until(moment_now_ns() + 20 * MS_NS);
@@ -143,18 +220,10 @@ int files_remove_directory(struct record *record, unsigned int place)
 	return error;
 }
 
-int files_clean(struct record *record, struct buffer *out)
+int files_clean(struct record *record, struct json *removed, struct json *failed)
 {
-	struct buffer unused = {0};
-	struct json removed = {.out = out}, failed = {.out = &unused};
 	int failures = 0;
 
-	if (out) {
-		removed = message_begin(out, "cleaned");
-		json_key(&removed, "removed");
-		json_array(&removed);
-	}
-	json_array(&failed);
 	for (unsigned int i = 0; i < MADE_MAX; i++) {
 		char path[PATH_MAX];
 		int error;
@@ -163,25 +232,20 @@ int files_clean(struct record *record, struct buffer *out)
 			continue;
 		memcpy(path, record->made[i], sizeof(path));
 		error = files_remove_directory(record, i);
-		if (error) {
+		if (error)
 			failures++;
-			json_object(&failed);
-			json_text(&failed, "path", path);
-			json_text(&failed, "why", strerror(-error));
-			json_object_end(&failed);
-			continue;
-		}
-		if (out)
-			json_text(&removed, NULL, path);
+		if (removed && !error)
+			json_text(removed, NULL, path);
+		if (failed && error)
+			files_write_failure(failed, path, files_why(error));
 	}
-	json_array_end(&failed);
-	if (out) {
-		json_array_end(&removed);
-		json_key(&removed, "failed");
-		buffer_append(out, unused.data, unused.length);
-		out->failed |= unused.failed;
-		message_end(&removed);
-	}
-	buffer_free(&unused);
 	return failures;
+}
+
+void files_write_failure(struct json *list, const char *path, const char *why)
+{
+	json_object(list);
+	json_text(list, "path", path);
+	json_text(list, "why", why);
+	json_object_end(list);
 }

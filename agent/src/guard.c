@@ -19,11 +19,10 @@
 #include "child.h"
 #include "moment.h"
 
-#define TICK_S 2
-#define LEASE_GRACE_TICKS                                                                                              \
-	3 /* the agent ends by itself when its lease is over; this long after, it is taken for dead                    \
-	   */
-#define SIGNAL_GRACE_TICKS 3
+#define TICK_NS (500 * MS_NS)
+#define LEASE_GRACE_TICKS 4 /* the agent ends by itself at the end of its lease: this long after it is taken for dead  \
+			     */
+#define SIGNAL_GRACE_TICKS 12
 
 struct watch {
 	struct record *record;
@@ -43,7 +42,7 @@ static bool is_agent_dead(struct watch *watch)
 	watch->heard_ns = heard_ns;
 	if (watch->signal_ticks > SIGNAL_GRACE_TICKS)
 		return true;
-	return lease_ns && watch->silent_ticks > lease_ns / (TICK_S * SECOND_NS) + LEASE_GRACE_TICKS;
+	return lease_ns && watch->silent_ticks > lease_ns / TICK_NS + LEASE_GRACE_TICKS;
 }
 
 static int clean_after(struct watch *watch)
@@ -51,16 +50,16 @@ static int clean_after(struct watch *watch)
 	child_kill_all(5 * SECOND_NS);
 	/* Those were descriptors of another process, which took them along. */
 	memset(watch->record->held, 0, sizeof(watch->record->held));
-	if (files_clean(watch->record, NULL))
+	watch->record->work_held = 0;
+	if (files_clean(watch->record, NULL, NULL))
 		dprintf(STDERR_FILENO, "calyx-agent: killed, and not all of its files could be removed\n");
-	if (watch->record->work[0])
-		files_remove_tree(watch->record->work);
+	files_remove_work(watch->record);
 	return 1;
 }
 
 static int watch_agent(struct watch *watch, const sigset_t *signals)
 {
-	struct timespec tick = {.tv_sec = TICK_S};
+	struct timespec tick = moment_timespec(TICK_NS);
 	int status;
 
 	for (;;) {
@@ -110,7 +109,10 @@ int guard_watch(struct record *record, int (*serve)(struct record *record))
 	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, &before);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	record->guard = guard;
 	watch.agent = fork();
+	if (watch.agent < 0)
+		record->guard = 0;
 	if (watch.agent <= 0) {
 		sigprocmask(SIG_SETMASK, &before, NULL);
 		if (!watch.agent) {

@@ -26,6 +26,7 @@
 #include "child.h"
 #include "guard.h"
 #include "moment.h"
+#include "owner.h"
 
 #define OUTBOX_MAX_BYTES (512u << 20) /* a reader that left this much unread is gone */
 #define END_COMMAND_NS (700 * MS_NS)
@@ -198,17 +199,20 @@ static int finish(struct agent *agent, const char *why)
 	while (agent->command && !atomic_load(&agent->command->done) && moment_now_ns() < until_ns)
 		moment_sleep_until(moment_now_ns() + MS_NS);
 	child_kill_all(END_PROGRAMS_NS);
-	if (files_clean(agent->record, NULL)) {
+	if (files_clean(agent->record, NULL, NULL)) {
 		dprintf(STDERR_FILENO, "calyx-agent: ends (%s), but not all of its files could be removed\n", why);
 		status = 1;
 	}
-	files_remove_tree(agent->record->work);
+	files_remove_work(agent->record);
 	until_ns = moment_now_ns() + END_FLUSH_NS;
 	while (outbox_waiting(&agent->outbox) && moment_now_ns() < until_ns) {
 		if (outbox_flush(&agent->outbox, STDOUT_FILENO))
 			break;
 		moment_sleep_until(moment_now_ns() + MS_NS);
 	}
+	/* A guard that was stopped would stay behind. */
+	if (agent->record->guard && getppid() == agent->record->guard)
+		kill(agent->record->guard, SIGCONT);
 	return status;
 }
 
@@ -235,6 +239,19 @@ static void raise_memory_lock_limit(void)
 	setrlimit(RLIMIT_MEMLOCK, &limit);
 }
 
+/* With a note in it, so that what a dead agent left is known for what it is. */
+static int make_work(struct record *record, const char *path)
+{
+	static const struct owner owner = {.kind = "work"};
+	int error = files_make_work(record, path);
+
+	if (!error) {
+		error = owner_settle(record->work, &owner);
+		record->work_held = error > 0 ? error : 0;
+	}
+	return error < 0 ? error : 0;
+}
+
 static int serve(struct record *record)
 {
 	static struct agent agent;
@@ -252,13 +269,12 @@ static int serve(struct record *record)
 	umask(077);
 	raise_memory_lock_limit();
 	length = readlink("/proc/self/exe", agent.path, sizeof(agent.path) - 1);
-	error = wake_fd < 0 || length < 0 ? -errno : files_make_work(record, agent.path);
+	error = wake_fd < 0 || length < 0 ? -errno : make_work(record, agent.path);
 	if (!error)
 		error = send_hello(&agent);
 	if (error) {
 		dprintf(STDERR_FILENO, "calyx-agent: cannot begin: %s\n", strerror(-error));
-		if (record->work[0])
-			files_remove_tree(record->work);
+		files_remove_work(record);
 		return 1;
 	}
 	atomic_store(&record->heard_ns, moment_now_ns());

@@ -4,7 +4,6 @@
  */
 #include "owner.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,19 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "calyx/engine.h"
 #include "files.h"
 #include "moment.h"
 #include "place.h"
 #include "protocol.h"
 
-#define NOTE "owner"
-#define NOTE_UNFINISHED "owner.new"
 #define NOTE_BYTES 1024
 #define STALE_MAX 32
 #define ENTER_NS SECOND_NS
-#define SETTLING_S 2 /* a directory without a note is that young when its agent is about to write it */
-
-enum holder { HOLDER_UNKNOWN, HOLDER_LIVES, HOLDER_IS_DEAD };
 
 static void tell_machine(char machine[2 * PLACE_TEXT])
 {
@@ -69,93 +64,127 @@ static void take_value(const char *note, const char *key, char *value, size_t si
 		snprintf(value, size, "%.*s", (int)strcspn(at + length + 1, "\n"), at + length + 1);
 }
 
-static enum holder look_at_note(int fd, char note[NOTE_BYTES])
+static uint64_t take_number(const char *note, const char *key)
 {
-	char machine[2 * PLACE_TEXT], written_by[2 * PLACE_TEXT];
+	char text[32];
+
+	take_value(note, key, text, sizeof(text));
+	return strtoull(text, NULL, 10);
+}
+
+static void read_note(const char *note, struct owner *owner)
+{
+	char kind[16], files[16];
+
+	take_value(note, "run", owner->run, sizeof(owner->run));
+	take_value(note, "by", owner->by, sizeof(owner->by));
+	take_value(note, "kind", kind, sizeof(kind));
+	take_value(note, "files", files, sizeof(files));
+	owner->kind = !strcmp(kind, "work") ? "work" : !strcmp(kind, "files") ? "files" : NULL;
+	owner->files = files[0] ? (uint32_t)strtoul(files, NULL, 10) : 0;
+	if (owner->files > CALYX_JOBS_MAX)
+		owner->files = CALYX_JOBS_MAX;
+	owner->since_s = take_number(note, "since");
+	owner->pid = take_number(note, "pid");
+}
+
+static enum holder look_at_note(int fd, const char *kind, struct owner *owner)
+{
+	char machine[2 * PLACE_TEXT], written_by[2 * PLACE_TEXT], note[NOTE_BYTES];
 	struct stat status;
 	ssize_t length;
 
-	if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_uid != geteuid())
-		return HOLDER_UNKNOWN;
+	if (fstat(fd, &status) || !S_ISREG(status.st_mode))
+		return HOLDER_NO_RECORD;
+	if (status.st_uid != geteuid())
+		return HOLDER_OF_OTHERS;
 	length = pread(fd, note, NOTE_BYTES - 1, 0);
-	if (length < 0)
-		return HOLDER_UNKNOWN;
+	if (length <= 0)
+		return length ? HOLDER_UNKNOWN : HOLDER_NO_RECORD;
 	note[length] = 0;
+	read_note(note, owner);
 	if (flock(fd, LOCK_SH | LOCK_NB))
 		return errno == EWOULDBLOCK ? HOLDER_LIVES : HOLDER_UNKNOWN;
 	tell_machine(machine);
 	take_value(note, "machine", written_by, sizeof(written_by));
-	return strcmp(machine, written_by) ? HOLDER_UNKNOWN : HOLDER_IS_DEAD;
+	if (!owner->kind || strcmp(owner->kind, kind) || !written_by[0])
+		return HOLDER_NO_RECORD;
+	return strcmp(machine, written_by) ? HOLDER_ELSEWHERE : HOLDER_IS_DEAD;
 }
 
-static enum holder look(int parent_fd, const char *name, char note[NOTE_BYTES])
+enum holder owner_look(int parent_fd, const char *name, const char *kind, struct owner *owner)
 {
 	int directory_fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd;
-	enum holder holder = HOLDER_UNKNOWN;
+	enum holder holder = HOLDER_NO_RECORD;
 	struct stat status;
 
 	if (directory_fd < 0)
-		return HOLDER_UNKNOWN;
-	if (!fstat(directory_fd, &status) && status.st_uid == geteuid()) {
+		return errno == EACCES ? HOLDER_OF_OTHERS : HOLDER_NO_RECORD;
+	if (fstat(directory_fd, &status) || status.st_uid != geteuid()) {
+		holder = HOLDER_OF_OTHERS;
+	} else {
 		fd = openat(directory_fd, NOTE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd >= 0) {
-			holder = look_at_note(fd, note);
+			holder = look_at_note(fd, kind, owner);
 			close(fd);
-		} else if (errno == ENOENT && status.st_mtime + SETTLING_S <= time(NULL)) {
-			holder = HOLDER_IS_DEAD; /* its note went first when it was removed in part */
 		}
 	}
 	close(directory_fd);
 	return holder;
 }
 
-/* The next directory that some agent's `prepare` made, by its name. */
-static const char *next_made(DIR *parent)
+const char *owner_next(DIR *parent, const char *prefix)
 {
+	size_t length = strlen(prefix);
 	struct dirent *entry;
 
 	while ((entry = readdir(parent)))
-		if (!strncmp(entry->d_name, MADE_PREFIX, strlen(MADE_PREFIX)) &&
-		    strlen(entry->d_name) == strlen(MADE_PREFIX) + MADE_RANDOM)
+		if (!strncmp(entry->d_name, prefix, length) && strlen(entry->d_name) == length + MADE_RANDOM)
 			return entry->d_name;
 	return NULL;
 }
 
-static void refuse(const char *parent, const char *note, const char *run, char *why)
+static void refuse(const char *parent, const struct owner *owner, char *why)
 {
-	char by[OWNER_TEXT], since[32], pid[32];
-	long long now_s = time(NULL), since_s;
+	long long now_s = time(NULL), since_s = (long long)owner->since_s;
 
-	take_value(note, "by", by, sizeof(by));
-	take_value(note, "since", since, sizeof(since));
-	take_value(note, "pid", pid, sizeof(pid));
-	since_s = strtoll(since, NULL, 10);
-	snprintf(
-		why, WHY_MAX,
-		"%.180s has been in use by run %.80s of %.80s for %lld s (agent %.12s): two runs at once would measure "
-		"each other",
-		parent, run, by[0] ? by : "somebody", now_s > since_s ? now_s - since_s : 0, pid);
+	snprintf(why, WHY_MAX,
+		 "%.180s has been in use by run %.80s of %.80s for %lld s (agent %llu): two runs at once would measure "
+		 "each other",
+		 parent, owner->run, owner->by[0] ? owner->by : "somebody", now_s > since_s ? now_s - since_s : 0,
+		 (unsigned long long)owner->pid);
 }
 
 int owner_check(const char *parent, const struct owner *owner, char *why)
 {
 	DIR *directory = owner->run[0] ? opendir(parent) : NULL;
-	char note[NOTE_BYTES], run[OWNER_TEXT];
 	const char *name;
 	int error = 0;
 
-	while (directory && !error && (name = next_made(directory))) {
-		if (look(dirfd(directory), name, note) != HOLDER_LIVES)
+	while (directory && !error && (name = owner_next(directory, MADE_PREFIX))) {
+		struct owner other = {0};
+
+		if (owner_look(dirfd(directory), name, "files", &other) != HOLDER_LIVES)
 			continue;
-		take_value(note, "run", run, sizeof(run));
-		if (run[0] && strcmp(run, owner->run)) {
-			refuse(parent, note, run, why);
+		if (other.run[0] && strcmp(other.run, owner->run)) {
+			refuse(parent, &other, why);
 			error = -EBUSY;
 		}
 	}
 	if (directory)
 		closedir(directory);
 	return error;
+}
+
+/* The entry of the directory itself. */
+static void sync_parent(int directory_fd)
+{
+	int fd = openat(directory_fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	fsync(fd);
+	close(fd);
 }
 
 int owner_settle(const char *directory, const struct owner *owner)
@@ -172,13 +201,19 @@ int owner_settle(const char *directory, const struct owner *owner)
 		goto close_directory;
 	}
 	tell_machine(machine);
-	length = snprintf(note, sizeof(note), "run=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n", owner->run, owner->by,
-			  (long long)time(NULL), (int)getpid(), machine);
+	length = snprintf(note, sizeof(note), "kind=%s\nfiles=%u\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n",
+			  owner->kind, owner->files, owner->run, owner->by, (long long)time(NULL), (int)getpid(),
+			  machine);
 	flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks nobody is told dead or living */
 	errno = EIO;
-	if (write(fd, note, (size_t)length) != length || renameat(directory_fd, NOTE_UNFINISHED, directory_fd, NOTE)) {
+	if (write(fd, note, (size_t)length) != length || fsync(fd) ||
+	    renameat(directory_fd, NOTE_UNFINISHED, directory_fd, NOTE)) {
 		error = -errno;
 		close(fd);
+	} else {
+		/* Where directories cannot be synced nothing is lost but the record, in case of a reboot. */
+		fsync(directory_fd);
+		sync_parent(directory_fd);
 	}
 close_directory:
 	close(directory_fd);
@@ -188,14 +223,15 @@ close_directory:
 void owner_write_stale(struct json *json, const char *parent)
 {
 	DIR *directory = opendir(parent);
-	char note[NOTE_BYTES];
 	unsigned int count = 0;
 	const char *name;
 
 	json_key(json, "stale");
 	json_array(json);
-	while (directory && count < STALE_MAX && (name = next_made(directory))) {
-		if (look(dirfd(directory), name, note) != HOLDER_IS_DEAD)
+	while (directory && count < STALE_MAX && (name = owner_next(directory, MADE_PREFIX))) {
+		struct owner owner = {0};
+
+		if (owner_look(dirfd(directory), name, "files", &owner) != HOLDER_IS_DEAD)
 			continue;
 		json_text(json, NULL, name);
 		count++;

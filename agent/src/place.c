@@ -196,3 +196,16 @@ bool place_is_ram(const char *path)
 {
 	return is_ram_nested(path, 0);
 }
+
+const char *place_discard(const char *path, const struct mount *mount)
+{
+	size_t length = strlen("discard");
+	char sysfs[PATH_MAX], text[PLACE_TEXT];
+
+	for (const char *at = strstr(mount->options, "discard"); at; at = strstr(at + length, "discard"))
+		if ((at == mount->options || at[-1] == ',') && (!at[length] || strchr(",=", at[length])))
+			return "online";
+	if (!place_disk(path, sysfs) || !place_attribute(sysfs, "queue/discard_max_bytes", text))
+		return NULL;
+	return strtoull(text, NULL, 10) ? "fstrim" : "none";
+}

@@ -22,6 +22,8 @@ bool place_mount(const char *path, struct mount *mount);
 bool place_disk(const char *path, char sysfs[PATH_MAX]);
 /* Does the data of an existing path lie in memory (tmpfs, ramfs, an overlay or a loop device on them, a RAM disk)? */
 bool place_is_ram(const char *path);
+/* What gives the bytes of removed files back to a thin disk: online, fstrim, none; NULL when that is not known. */
+const char *place_discard(const char *path, const struct mount *mount);
 /* A small file below a directory of /sys, without its newline. False when it cannot be read. */
 bool place_attribute(const char *sysfs, const char *name, char text[PLACE_TEXT]);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands `prepare`, which lays out the files of a target, and `clean`, which removes them.
+ * The command `prepare`, which lays out the files of a target.
  */
 #include "agent.h"
 
@@ -199,7 +199,9 @@ static int settle(struct layout_job *job, unsigned int *place, char *why)
 
 	if (error)
 		return error;
-	error = files_make_directory(record, job->parent, place);
+	job->owner.kind = "files";
+	job->owner.files = (uint32_t)job->files;
+	error = files_make_directory(record, job->parent, job->owner.files, place);
 	if (!error) {
 		error = owner_settle(record->made[*place], &job->owner);
 		if (error < 0) {
@@ -272,14 +274,4 @@ void work_prepare(struct command *command)
 	send_making(&job, command->agent->record->made[place]);
 	atomic_store(&command->total_bytes, job.size * job.files);
 	make_files(&job, place);
-}
-
-void work_clean(struct command *command)
-{
-	char why[WHY_MAX];
-
-	if (line_check(&command->line, "", why))
-		command_refuse(command, EINVAL, "%s", why);
-	else
-		files_clean(command->agent->record, &command->closing);
 }

@@ -39,15 +39,17 @@ ENDINGS = [hang_up, terminate, kill_agent_behind_its_guard, kill_guard]
 every_ending = pytest.mark.parametrize("ending", ENDINGS)
 
 
-def assert_leaves_nothing(agent: AgentProcess, ending: Ending, agent_path: Path, target: Path) -> None:
+def assert_leaves_nothing(
+    agent: AgentProcess, ending: Ending, agent_path: Path, target: Path, *, within_s: float = SOON_S
+) -> None:
     pids = agent.pids()
     began = time.monotonic()
     ending(agent)
     agent.end()
-    while not all(map(is_gone, pids)) and time.monotonic() < began + SOON_S:
+    while not all(map(is_gone, pids)) and time.monotonic() < began + within_s:
         time.sleep(0.005)
     assert [pid for pid in pids if not is_gone(pid)] == []
-    assert time.monotonic() - began < SOON_S
+    assert time.monotonic() - began < within_s
     assert files_below(target) == []
     assert files_below(agent_path.parent) == [agent_path.name]
 
@@ -114,17 +116,69 @@ def test_when_the_lease_runs_out(agent: AgentProcess, agent_path: Path, target: 
     assert files_below(agent_path.parent) == [agent_path.name]
 
 
-@pytest.mark.slow
-def test_the_guard_ends_an_agent_that_hangs_past_its_lease(agent: AgentProcess, agent_path: Path, target: Path) -> None:
-    prepare(agent, target)
-    pids = agent.pids()
-    agent.send("lease", ms=100)
-    agent.now_ns()  # the lease has been heard
+def stop_agent(agent: AgentProcess) -> None:
+    """SIGSTOP: it neither hears its controller nor sees its lease end; only the guard can."""
     os.kill(agent.hello["pid"], signal.SIGSTOP)
-    assert agent.end(20) == 1
-    assert [pid for pid in pids if not is_gone(pid)] == []
-    assert files_below(target) == []
-    assert files_below(agent_path.parent) == [agent_path.name]
+
+
+def stop_guard_then_hang_up(agent: AgentProcess) -> None:
+    agent.process.send_signal(signal.SIGSTOP)
+    agent.close_stdin()
+
+
+def laying_out(agent: AgentProcess, target: Path) -> None:
+    agent.send("prepare", path=target, size=64 << 20, files=2, max_bytes_per_s=16 << 20)
+    while not list(target.rglob("job.0")):
+        time.sleep(0.005)
+
+
+def armed(agent: AgentProcess, target: Path) -> None:
+    ready(agent, prepare(agent, target), runtime_ns=60_000 * MS)
+    agent.arm(30_000 * MS)
+
+
+def running(agent: AgentProcess, target: Path) -> None:
+    ready(agent, prepare(agent, target), runtime_ns=60_000 * MS)
+    agent.arm(20 * MS)
+    agent.until("started")
+
+
+def running_fio(agent: AgentProcess, target: Path) -> None:
+    command = fio_command(agent, target, "--group_reporting", "--runtime=60")
+    agent.send("exec", ("hold", 2), *command, ramp_ns=0, runtime_ns=60_000 * MS)
+    agent.until("ready")
+    agent.arm(50 * MS)
+    agent.until("started")
+
+
+def collecting(agent: AgentProcess, target: Path) -> None:
+    """The I/O is over, and of 48 MiB of answers nobody reads more than a pipe holds."""
+    prepare(agent, target)
+    agent.send("exec", *script("head -c 50331648 /dev/zero | tr '\\0' x"))
+    time.sleep(0.5)
+
+
+PHASES = [laying_out, armed, running, pytest.param(running_fio, marks=needs_fio), collecting]
+STILL_S = 5.0  # 300 ms of lease and 2 s of grace, in half seconds of the guard, on a busy machine
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("ending", [stop_agent, kill_agent_behind_its_guard, kill_guard, stop_guard_then_hang_up])
+def test_whatever_is_killed_or_stopped_in_any_phase(
+    agent: AgentProcess, agent_path: Path, target: Path, ending: Ending, phase: Callable[[AgentProcess, Path], None]
+) -> None:
+    phase(agent, target)
+    agent.send("lease", ms=300 if ending is stop_agent else 60_000)
+    time.sleep(0.05)  # the lease has been heard
+    assert_leaves_nothing(agent, ending, agent_path, target, within_s=STILL_S if ending is stop_agent else SOON_S)
+
+
+def test_fio_that_was_stopped_ends_with_its_lease(agent: AgentProcess, agent_path: Path, target: Path) -> None:
+    running_fio(agent, target)
+    for pid in agent.pids()[2:]:
+        os.kill(pid, signal.SIGSTOP)
+    agent.send("lease", ms=300)
+    assert_leaves_nothing(agent, lambda _: None, agent_path, target, within_s=STILL_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

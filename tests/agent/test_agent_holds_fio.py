@@ -79,7 +79,7 @@ def test_fio_starts_at_the_line_and_its_outputs_come_back(agent: AgentProcess, t
     assert "calyx_iops.2.log" in agent.documents
     assert 0 <= usage["window_start_ns"] - (start_ns + 200 * MS) < 20 * MS
     assert usage["engine_ns"] > 0
-    assert files_below(Path(agent.hello["work"])) == []
+    assert files_below(Path(agent.hello["work"])) == ["owner"]
 
 
 @needs_fio
@@ -192,13 +192,13 @@ def test_a_file_to_collect_that_was_never_written_is_told(agent: AgentProcess) -
 
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_a_program_that_is_never_armed_is_ended_with_a_reason(agent: AgentProcess, stubborn: bool) -> None:
-    """Nothing stays loaded because a controller forgot it; the work directory is empty afterwards."""
+    """Nothing stays loaded because a controller forgot it; the work directory holds its note alone afterwards."""
     text = f'{"trap : TERM; " if stubborn else ""}sh -c "{waiter(agent)}"; sleep 60'
     agent.send("exec", ("hold", 1), *script(text), runtime_ns=1000 * MS, arm_within_ms=150)
     agent.until("ready")
     exited = agent.until("exited", timeout_s=20)
     assert (exited["timed_out"], exited["stopped"], exited["released_ns"]) == (True, False, None)
     assert exited["why"] == "it was ready, but no start line came within 150 ms"
-    assert files_below(Path(agent.hello["work"])) == []
+    assert files_below(Path(agent.hello["work"])) == ["owner"]
     agent.send("arm", start_ns=agent.now_ns() + 1000 * MS)
     assert "nothing is ready" in agent.until("refused")["why"]

@@ -121,6 +121,11 @@ def test_what_an_agent_killed_together_with_its_guard_left_is_stale_and_no_hindr
     assert stale(witness, target) == [made.name]
 
 
+def machine() -> str:
+    identity = Path("/etc/machine-id")
+    return f"{os.uname().nodename} {identity.read_text().strip() if identity.exists() else ''}"
+
+
 def test_only_directories_of_ours_without_a_living_agent_are_stale(agent: AgentProcess, target: Path) -> None:
     names = ["old111", "new222", "odd", "link33", "pipe44", "far555"]
     made = {name: target / f".calyx-orch-{name}" for name in names}
@@ -129,10 +134,12 @@ def test_only_directories_of_ours_without_a_living_agent_are_stale(agent: AgentP
             made[name].mkdir()
     made["link33"].symlink_to(made["old111"])
     os.mkfifo(made["pipe44"] / "owner")  # must not be waited for
-    (made["far555"] / "owner").write_text("run=x\nmachine=elsewhere 0123\n")
+    (made["far555"] / "owner").write_text("kind=files\nrun=x\nmachine=elsewhere 0123\n")
     (target / "old111").mkdir()
     long_ago = time.time() - 3600
-    for name in ("old111", "odd", "far555"):
+    (made["odd"] / "owner").write_text(f"kind=files\nfiles=1\nrun=x\nmachine={machine()}\n")  # not six characters
+    (made["old111"] / "owner").write_text(f"kind=files\nfiles=1\nrun=x\nmachine={machine()}\n")
+    for name in ("old111", "new222", "odd", "far555"):
         os.utime(made[name], (long_ago, long_ago))
     assert stale(agent, target) == [made["old111"].name]
     assert stale(agent, target / "missing") == []
@@ -155,7 +162,10 @@ def test_a_file_that_stays_is_told_with_its_own_reason(agent: AgentProcess, targ
         cleaned = agent.ask("clean", "cleaned")
         directory = str(Path(kept).parent)
         assert cleaned["failed"] == [{"path": directory, "why": "Operation not permitted"}]
-        assert files_below(target) == [Path(directory).name, f"{Path(directory).name}/job.0"]
+        assert files_below(target) == [
+            Path(directory).name,
+            *(f"{Path(directory).name}/{name}" for name in ("job.0", "owner")),
+        ]
     finally:
         subprocess.run(["chattr", "-i", kept], check=True)
     assert agent.ask("clean", "cleaned")["removed"] == [directory]

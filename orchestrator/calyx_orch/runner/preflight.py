@@ -219,13 +219,13 @@ def numa_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> li
 
 
 def left_by_the_dead(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sentences about directories that an agent left which was killed with its guard; they are never removed for you."""
+    """Sentences about directories that an agent left which was killed with its guard; a run never removes them."""
     notes = []
     for entry in facts.get("paths") or ():
         names = [name for name in entry.get("stale") or () if name.startswith(".calyx-orch-") and "/" not in name]
         if names:
             lie = ", ".join(f"{str(entry['path']).rstrip('/')}/{name}" for name in names)
-            notes.append(f"a run that was killed left files, which stay until you remove them: {lie}")
+            notes.append(f"a run that was killed left files, which stay until `calyx-orch clean` removes them: {lie}")
     return tuple(notes)
 
 
