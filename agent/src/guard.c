@@ -20,8 +20,7 @@
 #include "moment.h"
 
 #define TICK_NS (500 * MS_NS)
-#define LEASE_GRACE_TICKS 4 /* the agent ends by itself at the end of its lease: this long after it is taken for dead  \
-			     */
+#define LEASE_GRACE_TICKS 4 /* the agent ends itself at the end of its lease: then it is taken for dead */
 #define SIGNAL_GRACE_TICKS 12
 
 struct watch {
