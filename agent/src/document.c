@@ -96,6 +96,7 @@ void document_setup(struct json *json, const char *key, const struct calyx_setup
 	json_u64(json, "cq_entries", setup->cq_entries);
 	json_bool(json, "iopoll", setup->iopoll);
 	json_bool(json, "huge", setup->huge);
+	json_bool(json, "transparent_huge", setup->transparent_huge);
 	if (setup->numa)
 		json_u64(json, "numa", setup->numa_node);
 	else

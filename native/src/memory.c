@@ -15,7 +15,8 @@
 #include "calyx/engine.h"
 #include "sys.h"
 
-#define POLICY_BIND 2 /* MPOL_BIND of linux/mempolicy.h */
+#define POLICY_BIND 2		     /* MPOL_BIND of linux/mempolicy.h */
+#define LARGEST_PAGE ((size_t)65536) /* of the ordinary ones, over all architectures */
 #define BITS_PER_WORD (sizeof(unsigned long) * CHAR_BIT)
 
 void calyx_huge_pages(uint64_t *page_bytes, uint64_t *free_pages)
@@ -47,6 +48,50 @@ int calyx_memory_map(void **address, size_t *length, uint64_t page_bytes)
 	if (!error)
 		*length = whole;
 	return error;
+}
+
+uint64_t calyx_transparent_page_bytes(void)
+{
+	char enabled[64] = "", size[32] = "";
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+
+	if (file && !fgets(enabled, sizeof(enabled), file))
+		enabled[0] = 0;
+	if (file)
+		fclose(file);
+	if (!enabled[0] || strstr(enabled, "[never]"))
+		return 0;
+	file = fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "re");
+	if (file && !fgets(size, sizeof(size), file))
+		size[0] = 0;
+	if (file)
+		fclose(file);
+	return strtoull(size, NULL, 10);
+}
+
+int calyx_memory_map_transparent(void **address, size_t *length, uint64_t page_bytes, bool *advised)
+{
+	size_t spare = (size_t)page_bytes, whole = (*length + LARGEST_PAGE - 1) / LARGEST_PAGE * LARGEST_PAGE, head;
+	void *mapped;
+	int error;
+
+	*advised = false;
+	if (!page_bytes || *length < page_bytes)
+		return calyx_memory_map(address, length, 0);
+	/* Kernels before 6.7 do not begin a mapping at a huge page by themselves: more is mapped, and what is beside
+	 * given back. */
+	error = calyx_sys->map(&mapped, whole + spare, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (error)
+		return error;
+	head = (size_t)(-(uintptr_t)mapped & (page_bytes - 1));
+	if (head)
+		calyx_sys->unmap(mapped, head);
+	*address = (char *)mapped + head;
+	if (spare > head)
+		calyx_sys->unmap((char *)*address + whole, spare - head);
+	*advised = calyx_sys->advise(*address, *length / page_bytes * page_bytes, MADV_HUGEPAGE) == 0;
+	*length = whole;
+	return 0;
 }
 
 int calyx_memory_bind(void *address, size_t length, uint32_t node)

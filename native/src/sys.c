@@ -50,6 +50,11 @@ static int real_unmap(void *address, size_t length)
 	return checked(munmap(address, length));
 }
 
+static int real_advise(void *address, size_t length, int advice)
+{
+	return checked(madvise(address, length, advice));
+}
+
 static int real_mbind(void *address, size_t length, int policy, const unsigned long *nodes, unsigned long bits)
 {
 	return checked(syscall(SYS_mbind, address, length, policy, nodes, bits, 0));
@@ -126,6 +131,7 @@ const struct calyx_sys calyx_sys_linux = {
 	.io_uring_register = real_register,
 	.map = real_map,
 	.unmap = real_unmap,
+	.advise = real_advise,
 	.mbind = real_mbind,
 	.open = real_open,
 	.close = real_close,

@@ -21,6 +21,7 @@ struct calyx_sys {
 	int (*io_uring_register)(int fd, uint32_t opcode, const void *argument, uint32_t count);
 	int (*map)(void **address, size_t length, int flags, int fd, uint64_t offset);
 	int (*unmap)(void *address, size_t length);
+	int (*advise)(void *address, size_t length, int advice); /* madvise */
 	int (*mbind)(void *address, size_t length, int policy, const unsigned long *nodes, unsigned long bits);
 	int (*open)(const char *path, int flags, mode_t mode);
 	int (*close)(int fd);

@@ -150,7 +150,11 @@ static int allocate(struct calyx_worker *w)
 
 	w->pool_bytes = calyx_pool_bytes(job, &w->turns);
 	w->pool_map_bytes = w->pool_bytes;
-	error = calyx_memory_map(&pool, &w->pool_map_bytes, w->crew->huge_page_bytes);
+	if (w->crew->huge_page_bytes)
+		error = calyx_memory_map(&pool, &w->pool_map_bytes, w->crew->huge_page_bytes);
+	else
+		error = calyx_memory_map_transparent(&pool, &w->pool_map_bytes, calyx_transparent_page_bytes(),
+						     &w->taken.transparent_huge);
 	if (error)
 		return calyx_refuse(w->open_reason, error, "no memory for %zu bytes of buffers: %s", w->pool_bytes,
 				    calyx_error_text(error).text);

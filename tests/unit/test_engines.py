@@ -87,6 +87,14 @@ def test_a_ready_guest_waits_a_little_longer_than_the_round_waits_for_its_slowes
         assert pairs["timeout_ms"] == ready_within_ms, "as long on the way to the gate"
 
 
+@pytest.mark.parametrize("engine", ["fio-io_uring", "fio-libaio"])
+def test_fio_gets_huge_pages_where_calyx_has_them(engine: str) -> None:
+    """A large I/O on huge pages is one piece of memory: on some disks twice as fast, so neither engine may have them alone."""
+    given_to_fio = arguments_of(line(mixed_round(engine), taken=TAKEN | {"transparent_huge": True}))
+    assert given_to_fio[:3] == ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "/usr/bin/fio"]
+    assert arguments_of(line(mixed_round(engine), taken=TAKEN | {"transparent_huge": False}))[0] == "/usr/bin/fio"
+
+
 def test_fio_gets_the_same_pattern_the_same_ramp_and_total_latency() -> None:
     command = line(mixed_round("fio-io_uring"))
     given_to_fio = arguments_of(command)

@@ -109,7 +109,7 @@ struct calyx_setup_taken {
 	enum calyx_setup requested, took;
 	bool sqpoll, defer_taskrun, coop_taskrun, single_issuer, no_sqarray;
 	bool fixed_files, fixed_buffers, direct;
-	bool iopoll, huge, numa, ring_fd, psync;
+	bool iopoll, huge, transparent_huge, numa, ring_fd, psync; /* transparent: the kernel was asked for them */
 	uint32_t numa_node;
 	enum calyx_refill refill;
 	uint64_t buffer_bytes;

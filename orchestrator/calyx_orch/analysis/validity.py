@@ -21,7 +21,7 @@ LOST_MAX = 0.02
 STEAL_MAX = 0.02
 BUSY_MAX_PERCENT = 95.0
 GATE_ONLY = "released"  # `skew_how` of an engine whose gate was seen to open, but not its first I/O
-SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "fio_version")
+SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "transparent_huge", "fio_version")
 
 
 def doubts(context: Context) -> tuple[Doubt, ...]:

@@ -51,6 +51,7 @@ def command(
     workload = round_.workload
     ramp = ramp_ns(round_) + ramp_extra_ns
     arguments = [
+        *fio_options.environment(taken),
         fio_path,
         "--output-format=json+",
         "--eta=never",

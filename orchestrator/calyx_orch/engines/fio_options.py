@@ -78,6 +78,15 @@ def pattern(workload: Workload) -> list[str]:
     return options
 
 
+# What makes glibc's malloc, from which fio takes its buffers, ask for transparent huge pages as calyx does. fio has no option for it.
+HUGE_BY_MALLOC = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
+
+
+def environment(taken: Mapping[str, Any]) -> tuple[str, ...]:
+    """The words in front of fio that give it an environment: where calyx's buffers lie on transparent huge pages, fio's do too."""
+    return ("env", HUGE_BY_MALLOC) if taken.get("transparent_huge") else ()
+
+
 def set_up(workload: Workload, taken: Mapping[str, Any], ioengine: str) -> list[str]:
     """What took effect for calyx on this guest, in fio's words; what concerns io_uring only where fio uses it."""
     options = []
