@@ -26,7 +26,7 @@ from calyx_orch.cli_words import (
     TargetWord,
     WorkloadWord,
 )
-from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_INTERRUPTED, CalyxError, UsageError
+from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_FINE, EXIT_INTERRUPTED, CalyxError, UsageError
 from calyx_orch.model import Inventory
 from calyx_orch.report.wording import printable
 
@@ -329,13 +329,23 @@ def _guarded() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
+    except SystemExit:  # typer's word for a reader of --help that left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAULT
-    except Exception:
+        return EXIT_FINE
+    except Exception as error:
+        if isinstance(error, OSError) and _is_of_help(error):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _say(f"calyx-orch: standard output did not take the text: {error}")
+            return EXIT_FAULT
         _say(traceback.format_exc().rstrip("\n"))
         _say("calyx-orch: this is our fault; please report it with the lines above")
         return EXIT_FAULT
+
+
+def _is_of_help(error: Exception) -> bool:
+    """Whether it came up where --help and --version are printed: the only words that go to standard output unguarded."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return str(frames[-1].f_globals.get("__name__")).startswith(("typer.", "rich."))
 
 
 def _say(text: str) -> None:

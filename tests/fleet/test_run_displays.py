@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,6 +88,47 @@ def test_json_that_is_not_taken_is_told(inventory: Path) -> None:
     assert "standard output did not take the JSON" in done.stderr
     assert "Traceback" not in done.stderr
     check_whole(inventory)
+
+
+DOCUMENTS = (
+    "schema",
+    "run INVENTORY --dry-run --json",
+    "report RUN --json",
+    "bench DATA --json --allow-ram --size 1m --rw read --runtime 0.1s --ramp-time 0",
+)
+
+
+@pytest.fixture
+def words(request: pytest.FixtureRequest, inventory: Path) -> list[str]:
+    """A command line whose standard output is a document."""
+    command = str(request.param)
+    if "RUN" in command.split():
+        assert run(inventory).returncode == 0
+    places = {"INVENTORY": inventory, "RUN": inventory.parent / "run", "DATA": inventory.parent / "data"}
+    return [str(places.get(word, word)) for word in command.split()]
+
+
+@pytest.mark.parametrize("words", [*DOCUMENTS, "--version", "--help"], indirect=True)
+def test_a_document_that_is_not_taken_is_one_sentence_and_exit_code_4(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND[:-1], *words], check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=WITHIN_S
+        )
+    assert done.returncode == 4
+    assert re.fullmatch(r"calyx-orch: standard output did not take .*No space left on device.*\n", done.stderr), (
+        done.stderr
+    )
+
+
+@pytest.mark.parametrize("words", [*DOCUMENTS, "--version", "--help"], indirect=True)
+def test_a_reader_of_a_document_may_leave(words: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*COMMAND[:-1], *words], check=False, stdout=write, stderr=subprocess.PIPE, text=True, timeout=WITHIN_S
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_no_standard_output_at_all_is_no_trouble(inventory: Path) -> None:

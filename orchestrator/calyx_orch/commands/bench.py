@@ -7,7 +7,6 @@ import contextlib
 import json
 import secrets
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -175,5 +174,4 @@ def _tell(plan: Plan, found: runner.Benched, target: Path, *, as_json: bool) -> 
             for one in found.done
         ],
     }  # fmt: skip
-    json.dump(document, sys.stdout, indent=1, allow_nan=False)
-    sys.stdout.write("\n")
+    screen.deliver_json(document)

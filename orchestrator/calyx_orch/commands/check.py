@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from collections.abc import Callable, Mapping
 
 from calyx_orch import transport
 from calyx_orch.commands import run as running
-from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FINE, EXIT_GUEST_FAILED, Fault, UsageError
+from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FINE, EXIT_GUEST_FAILED, UsageError
 from calyx_orch.model import Inventory, Plan, Readiness
 from calyx_orch.report import readiness, screen
 from calyx_orch.report.live import PlainLive, Silent
@@ -30,7 +28,7 @@ def show(inventory: Inventory, options: running.RunOptions) -> int:
     told = (*plan.notes, *notes, *((refusal,) if refusal else ()))
     readiness.show(found, told, console)
     if options.as_json:
-        print_json(readiness.to_json(found, told))
+        screen.deliver_json(readiness.to_json(found, told))
     if not all(one.is_ready for one in found):
         return EXIT_GUEST_FAILED
     return EXIT_CANNOT_START if refusal else EXIT_FINE
@@ -50,12 +48,3 @@ def _refusal(plan: Plan) -> str:
     except UsageError as error:
         return " ".join(str(error).split())
     return ""
-
-
-def print_json(data: object) -> None:
-    """Write strict JSON on standard output. Raises Fault when it does not take it, unless it was closed."""
-    out = screen.Screen(sys.stdout)
-    out.write(json.dumps(data, indent=1, allow_nan=False) + "\n")
-    out.flush()
-    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
-        raise Fault(f"standard output did not take the JSON: {out.failure}")

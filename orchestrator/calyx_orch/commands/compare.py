@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calyx_orch.errors import EXIT_FINE, Fault, UsageError
+from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.store import archive
 
@@ -29,7 +27,7 @@ def show(runs: Sequence[Path], *, by: str | None, reference: str | None, as_json
     found = compare.compare(sides, fact=by or "")
     _refuse_unlike(found)
     if as_json:
-        _print_json(comparison.to_json(found, by or ""))
+        screen.deliver_json(comparison.to_json(found, by or ""))
     else:
         comparison.show(found, by or "", screen.console())
     return EXIT_FINE
@@ -73,11 +71,3 @@ def _refuse_unlike(found: Comparison) -> None:
         raise UsageError(
             "\n".join(("these runs did other I/O under the same name, so their figures are not compared:", *unlike))
         )
-
-
-def _print_json(document: object) -> None:
-    out = screen.Screen(sys.stdout)
-    out.write(json.dumps(document, indent=1, allow_nan=False) + "\n")
-    out.flush()
-    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
-        raise Fault(f"standard output did not take the JSON: {out.failure}")

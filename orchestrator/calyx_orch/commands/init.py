@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 from calyx_orch import inventory as inventories
@@ -31,5 +30,5 @@ def write_first(path: Path) -> int:
 
 def print_schema() -> int:
     """Print the JSON Schema of an inventory. Returns the exit code."""
-    sys.stdout.write(json.dumps(inventories.schema(), indent=2) + "\n")
+    screen.deliver(json.dumps(inventories.schema(), indent=2) + "\n", "the schema")
     return EXIT_FINE

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from calyx_orch.errors import (
     EXIT_GUEST_FAILED,
     EXIT_INTERRUPTED,
     CalyxError,
-    Fault,
     FolderError,
     RefusedError,
     UsageError,
@@ -279,19 +276,15 @@ def print_json(record: RunRecord, summary: Summary) -> None:
     """Write the result as strict JSON on standard output. Raises Fault when it does not take it, unless it was closed."""
     from calyx_orch.report import terminal
 
-    out = screen.Screen(sys.stdout)
-    out.write(json.dumps(terminal.to_json(record, summary), indent=1, allow_nan=False) + "\n")
-    out.flush()
-    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
-        again = f"`calyx-orch report {record.folder} --json` writes it again"
-        raise Fault(f"standard output did not take the JSON: {out.failure}; {again}")
+    again = f"`calyx-orch report {record.folder} --json` writes it again"
+    screen.deliver_json(terminal.to_json(record, summary), again=again)
 
 
 def _show_plan(plan: Plan, options: RunOptions, console: Console) -> int:
     from calyx_orch.report import terminal
 
     if options.as_json:
-        sys.stdout.write(planning.to_json(plan) + "\n")
+        screen.deliver(planning.to_json(plan) + "\n")
     else:
         terminal.dry_run(plan, planning.describe(plan), console)
     return EXIT_FINE

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import sys
 from collections.abc import Iterator
 from typing import IO, cast
 
 from rich.console import Console
+
+from calyx_orch.errors import Fault
 
 PLAIN = str.maketrans(
     {
@@ -96,6 +99,23 @@ def shown(text: str, encoding: str) -> str:
 def console(*, stderr: bool = False) -> Console:
     """A console on standard output or error that outlives it."""
     return Console(file=cast(IO[str], Screen(sys.stderr if stderr else sys.stdout)), highlight=False)
+
+
+def deliver(text: str, what: str = "the JSON", *, again: str = "") -> None:
+    """Write a whole document on standard output; a reader that leaves early has what it wanted.
+
+    Raises Fault when standard output does not take it, with `again`, how it is had again.
+    """
+    out = Screen(sys.stdout)
+    out.write(text)
+    out.flush()
+    if out.failure is not None and not isinstance(out.failure, BrokenPipeError):
+        raise Fault("; ".join(filter(None, (f"standard output did not take {what}: {out.failure}", again))))
+
+
+def deliver_json(document: object, *, again: str = "") -> None:
+    """Write strict JSON on standard output, as `deliver` does."""
+    deliver(json.dumps(document, indent=1, allow_nan=False) + "\n", again=again)
 
 
 @contextlib.contextmanager
