@@ -14,8 +14,8 @@ from typing import Any
 
 from calyx_orch.engines import fio_options
 from calyx_orch.engines.answers import (
-    READY_WITHIN_S,
     ARM_WITHIN_MS,
+    READY_WITHIN_S,
     Command,
     blank,
     deadline_ns,
