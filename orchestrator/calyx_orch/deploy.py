@@ -42,7 +42,7 @@ Pairs = Sequence[tuple[str, str | int]]
 # directories. `~/` stands for HOME. Directories that had to be made are told. In a directory that is open to others (`shared:`) or
 # belongs to someone else a private one is made, and what is not ours there is not trusted.
 _PROBE = """\
-LC_ALL=C; export LC_ALL
+LC_ALL=C; PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin; export LC_ALL PATH
 m=$1; agents=$2; suffix=$3; shift 3
 say() { printf '%s %s\\n' "$m" "$*"; }
 arch=$(uname -m); say arch "$arch"; say home "$HOME"
@@ -73,6 +73,15 @@ for d in ${name:+"$@"}; do
 	say room "$d/$name$suffix"; break
 done
 say end
+"""
+
+# Arguments: a file (empty: none), then directories that may be empty.
+_GIVE_BACK = """\
+PATH=${PATH:+$PATH:}/usr/bin:/bin; export PATH
+p=$1; shift
+[ -z "$p" ] || rm -f -- "$p"
+for d do rmdir -- "$d"; done 2> /dev/null
+exit 0
 """
 
 
@@ -159,14 +168,14 @@ async def deploy(
     if uploaded:
         await _put(transport, executable, probed.path)
     try:
-        channel, decoder, hello = await _start(transport, probed, executable)
+        channel, decoder, hello = await _start(transport, guest, probed, executable)
     except AgentError:
         if uploaded:
             raise
         # The file that was there has the name and the size, but may not be what it should be.
         await _put(transport, executable, probed.path)
         uploaded = True
-        channel, decoder, hello = await _start(transport, probed, executable)
+        channel, decoder, hello = await _start(transport, guest, probed, executable)
     return Agent(channel, decoder, hello, path=probed.path, uploaded=uploaded, notes=notes)
 
 
@@ -183,14 +192,14 @@ async def _borrow(transport: Transport, guest: Guest, agents: Mapping[str, Execu
             if not probed.is_there:
                 ours = probed.path
                 await _put(transport, executable, ours)
-            channel, decoder, hello = await _start(transport, probed, executable)
+            channel, decoder, hello = await _start(transport, guest, probed, executable)
         except AgentError:
             if ours is not None:
                 raise
             # A run would replace what has the name and the size but is not what it should be; here it stays.
             ours = probed.path + suffix
             await _put(transport, executable, ours)
-            channel, decoder, hello = await _start(transport, replace(probed, path=ours), executable)
+            channel, decoder, hello = await _start(transport, guest, replace(probed, path=ours), executable)
     except BaseException:
         await give_back(transport, probed.made, ours)
         raise
@@ -202,11 +211,10 @@ async def _borrow(transport: Transport, guest: Guest, agents: Mapping[str, Execu
 
 async def give_back(transport: Transport, made: Sequence[str], path: str | None = None) -> None:
     """Remove a borrowed agent and the directories that were made for it, as far as nobody else uses them; never raises."""
-    script = 'p=$1; shift; [ -z "$p" ] || rm -f -- "$p"; for d do rmdir -- "$d"; done 2> /dev/null; exit 0'
     if made or path is not None:
         with contextlib.suppress(GuestError):
             await transport.run(
-                ("/bin/sh", "-c", script, "calyx-give-back", path or "", *made), timeout_s=PROBE_TIMEOUT_S
+                ("/bin/sh", "-c", _GIVE_BACK, "calyx-give-back", path or "", *made), timeout_s=PROBE_TIMEOUT_S
             )
 
 
@@ -306,10 +314,12 @@ async def _put(transport: Transport, executable: Executable, path: str) -> None:
         raise
 
 
-async def _start(transport: Transport, probed: Probed, executable: Executable) -> tuple[Channel, Decoder, Message]:
+async def _start(
+    transport: Transport, guest: Guest, probed: Probed, executable: Executable
+) -> tuple[Channel, Decoder, Message]:
     """Start the agent and wait for its greeting. Raises AgentError with what the guest said instead."""
     assert probed.path is not None
-    channel = await transport.open((probed.path,))
+    channel = await transport.open((*guest.become, probed.path))
     decoder = Decoder()
     try:
         hello = await _greeting(channel, decoder)

@@ -12,6 +12,14 @@ from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, find_sshd
 from calyx_orch.model import Connection
 from calyx_orch.transport import Pool
 
+CASES = Path(__file__).parent.parent / "golden" / "guests"  # inputs of cases from public reports, by their number
+
+
+def sshd_lines(case: str, name: str = "sshd_extra.conf") -> tuple[str, ...]:
+    """The lines of a case's sshd_config, without comments."""
+    lines = (CASES / case / name).read_text().splitlines()
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
 
 @pytest.fixture(autouse=True)
 def _no_ssh_set_up_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

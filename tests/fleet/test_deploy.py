@@ -7,7 +7,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from calyx_orch.deploy import Agent, deploy
 from calyx_orch.errors import AgentError, CalyxError, ReachError
 from calyx_orch.model import Guest, Target
 from calyx_orch.transport import Pool, connect
-from fleet.conftest import until_gone
+from fleet.conftest import CASES, sshd_lines, until_gone
 
 pytestmark = pytest.mark.fleet
 
@@ -116,21 +118,19 @@ async def test_the_real_agent_greets_answers_and_leaves_nothing(
 
 async def test_a_login_that_prints_text_is_noted_once(fleet: LoopbackFleet, pool: Pool, tmp_path: Path) -> None:
     """Banners before, after and without a newline, on both streams, and the agent still works (cases A-062, A-063)."""
-    noisy = tmp_path / "noisy.sh"
-    noisy.write_text(
-        '#!/bin/sh\nprintf "\\033[33mNotice: only vfolder paths are persistent\\033[0m\\nlast login: "\n'
-        'echo "/usr/bin/git: Argument list too long" >&2\n/bin/sh -c "$SSH_ORIGINAL_COMMAND"; rc=$?\necho logout\nexit $rc\n'
-    )
-    noisy.chmod(0o755)
-    made = await fleet.add("noisy", extra=(f"ForceCommand {noisy}",))
-    agent = await deployed(guest_of(fleet, made), pool, script_agent(tmp_path))
-    assert len(agent.notes) == 1
-    assert agent.notes[0].startswith("the login shell of noisy prints text:")
-    assert "Notice: only vfolder paths are persistent" in agent.notes[0]
-    assert "\033" not in agent.notes[0]
-    await agent.send("hi")
-    assert (await agent.receive(5) or {})["verb"] == "hi"
-    await agent.close()
+    for case, script, said in (
+        ("A-062", "noisy.sh", f"Welcome to {platform.node()}! Last maintenance: never."),
+        ("A-063", "noisy2.sh", "Notice: only vfolder paths are persistent"),
+    ):
+        made = await fleet.add(case, extra=(f"ForceCommand {CASES / case / script}",))
+        agent = await deployed(guest_of(fleet, made), pool, script_agent(tmp_path))
+        assert len(agent.notes) == 1
+        assert agent.notes[0].startswith(f"the login shell of {case} prints text:")
+        assert said in agent.notes[0]
+        assert "\033" not in agent.notes[0]
+        await agent.send("hi")
+        assert (await agent.receive(5) or {})["verb"] == "hi"
+        await agent.close()
 
 
 async def test_a_login_that_runs_no_command_is_told(fleet: LoopbackFleet, pool: Pool, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_one_session_is_enough(fleet: LoopbackFleet, pool: Pool, tmp_path:
 
 async def test_a_home_that_does_not_exist_is_gone_around(fleet: LoopbackFleet, pool: Pool, tmp_path: Path) -> None:
     """The agent goes elsewhere, in a directory of its own; HOME is not made (case A-069)."""
-    made = await fleet.add("homeless", environment={"HOME": "/nonexistent"})
+    made = await fleet.add("homeless", extra=sshd_lines("A-069"))
     agent = await deployed(guest_of(fleet, made), pool, script_agent(tmp_path))
     await agent.close()
     try:
@@ -227,10 +227,7 @@ async def test_another_architecture_is_told_before_anything_is_put(
     fleet: LoopbackFleet, pool: Pool, tmp_path: Path
 ) -> None:
     """A guest whose `uname -m` says aarch64 (case A-072)."""
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "uname").write_text('#!/bin/sh\ncase "$1" in -m) echo aarch64;; -p) echo unknown;; esac\n')
-    (shims / "uname").chmod(0o755)
+    shims = CASES / "A-072"
     made = await fleet.add("arm", environment={"PATH": f"{shims}:/usr/bin:/bin"})
     sentence = await refused(guest_of(fleet, made), pool, script_agent(tmp_path))
     assert sentence == "no agent for aarch64 (there is: x86_64): run `make agents`"
@@ -245,9 +242,8 @@ async def test_a_program_of_another_machine_is_told(
     fleet: LoopbackFleet, guest: LoopbackGuest, pool: Pool, tmp_path: Path
 ) -> None:
     """An ELF file for aarch64 that is given out as x86_64 (case A-072)."""
-    elf = bytearray(Path("/bin/true").read_bytes())
-    elf[18:20] = (183).to_bytes(2, "little")
-    (tmp_path / "elf").write_bytes(elf)
+    subprocess.run([sys.executable, CASES / "A-072" / "elf_wrong_arch.py", "/bin/true", tmp_path / "elf"], check=True)
+    elf = (tmp_path / "elf").read_bytes()
     agents = {"x86_64": Executable("x86_64", tmp_path / "elf", hashlib.sha256(elf).hexdigest(), len(elf))}
     sentence = await refused(guest_of(fleet, guest), pool, agents)
     assert sentence.startswith("the agent does not start on this guest (x86_64, ")
@@ -258,9 +254,7 @@ async def test_a_c_library_that_is_too_old_is_told_with_its_version(
     fleet: LoopbackFleet, guest: LoopbackGuest, pool: Pool, tmp_path: Path
 ) -> None:
     """The loader's message is shown, and which glibc the guest has (case A-071)."""
-    loader = (
-        'echo "$0: /lib/x86_64-linux-gnu/libc.so.6: version \\`GLIBC_2.34\' not found (required by $0)" >&2; exit 1\n'
-    )
+    loader = (CASES / "A-071" / "glibc_too_old.sh").read_text().removeprefix("#!/bin/sh\n")
     sentence = await refused(guest_of(fleet, guest), pool, script_agent(tmp_path, loader))
     assert "version `GLIBC_2.34' not found" in sentence
     assert "newer C library than this guest's (glibc 2." in sentence

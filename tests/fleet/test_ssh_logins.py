@@ -18,6 +18,7 @@ from calyx_orch.errors import ReachError
 from calyx_orch.model import Connection, HostKeyPolicy
 from calyx_orch.transport import Pool, connect
 from calyx_orch.transport.ssh.server import write_key
+from fleet.conftest import CASES, sshd_lines
 
 pytestmark = pytest.mark.fleet
 
@@ -232,7 +233,7 @@ async def test_only_a_named_key_is_offered(
     fleet: LoopbackFleet, tmp_path: Path, pool: Pool, ssh_agent: dict[str, str]
 ) -> None:
     """Five keys in the agent and MaxAuthTries 2: without a name the message says what was tried, with one it works (A-067)."""
-    strict = await fleet.add("strict", extra=("MaxAuthTries 2",))
+    strict = await fleet.add("strict", extra=sshd_lines("A-067"))
     for number in range(5):
         write_key(tmp_path / f"wrong{number}", f"wrong{number}")
         subprocess.run(
@@ -270,7 +271,7 @@ def ssh_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
 
 async def test_a_server_that_drops_logins_gets_them_again(fleet: LoopbackFleet, pool: Pool) -> None:
     """MaxStartups 2:100:3 and twelve logins at once: all twelve get in (case A-060)."""
-    narrow = await fleet.add("narrow", extra=("MaxStartups 2:100:3",))
+    narrow = await fleet.add("narrow", extra=sshd_lines("A-060"))
     transports = await asyncio.gather(*(connect(fleet.connection(narrow), pool=pool) for _ in range(12)))
     assert len(transports) == 12
     await asyncio.gather(*(transport.close() for transport in transports))
@@ -379,7 +380,7 @@ async def test_a_named_ssh_config_gives_what_the_inventory_does_not(
 @pytest.mark.parametrize(
     "text",
     [
-        "match localnetwork 2001:db8::/32\n  ProxyJump proxy.example.com\n",
+        (CASES / "A-094" / "ssh_config_match").read_text(),
         "Host *\n  Port many\n",
         "Match nonsense\n",
     ],
@@ -399,5 +400,7 @@ async def test_an_include_that_matches_nothing_is_no_problem(
     guest: LoopbackGuest, connection: Connection, pool: Pool, tmp_path: Path
 ) -> None:
     config = tmp_path / "config"
-    config.write_text(f"Include subdir/none-matches/*\nHost vm1\n  HostName {guest.address}\n")
+    text = (CASES / "A-094" / "ssh_config_include").read_text()
+    assert "Include subdir/none-matches/*" in text
+    config.write_text(text.replace("127.0.0.1", guest.address))
     await works(replace(connection, address="vm1", ssh_config=str(config)), pool)

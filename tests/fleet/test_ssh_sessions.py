@@ -16,7 +16,7 @@ from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest
 from calyx_orch.errors import AgentError, ReachError
 from calyx_orch.model import Connection
 from calyx_orch.transport import LINE_BYTES_MAX, Pool, connect
-from fleet.conftest import running, until_gone
+from fleet.conftest import running, sshd_lines, until_gone
 
 pytestmark = pytest.mark.fleet
 EVERY_BYTE = "".join(map(chr, range(1, 128))) + "é\udcff"
@@ -74,7 +74,7 @@ async def test_a_command_that_hangs_is_given_up_after_its_time(connection: Conne
 
 async def test_sessions_wait_for_their_turn_under_max_sessions(fleet: LoopbackFleet, pool: Pool) -> None:
     """Six commands at once where two sessions are allowed: all succeed, in turns (case A-061)."""
-    narrow = await fleet.add("narrow", extra=("MaxSessions 2",))
+    narrow = await fleet.add("narrow", extra=sshd_lines("A-061"))
     transport = await connect(fleet.connection(narrow), pool=pool)
     done = await asyncio.gather(*(transport.run(("sh", "-c", f"echo {n}"), timeout_s=20) for n in range(6)))
     assert [each.stdout for each in done] == [b"%d\n" % n for n in range(6)]
@@ -226,7 +226,7 @@ async def test_a_running_program_can_be_replaced(guest: LoopbackGuest, connectio
 
 async def test_a_server_without_sftp_takes_files(fleet: LoopbackFleet, pool: Pool) -> None:
     """Loopback guests have no SFTP subsystem at all; a broken one changes nothing either (case A-065)."""
-    broken = await fleet.add("broken", extra=("Subsystem sftp /nonexistent/sftp-server",))
+    broken = await fleet.add("broken", extra=sshd_lines("A-065", "sshd_extra_broken.conf"))
     transport = await connect(fleet.connection(broken), pool=pool)
     await transport.put(b"data", str(broken.home / "file"), mode=0o600, timeout_s=20)
     assert (broken.home / "file").read_bytes() == b"data"

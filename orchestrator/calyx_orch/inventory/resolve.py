@@ -111,6 +111,7 @@ class Fleet:
             name=name, connection=connection, targets=targets, vm_host=vm_host, groups=tuple(groups),
             storage=self._reference(layers, "storage", self._storage),
             fio_path=_said(layers, "fio")[0], agent_dir=_said(layers, "agent_dir")[0],
+            become=tuple((_said(layers, "become")[0] or "").split()),
             same_machine=bool(_said(layers, "same_machine")[0]), labels=_merged(layers, "labels"),
             line=node.line if node is not None else 0,
         )  # fmt: skip

@@ -213,6 +213,9 @@ class Settings(Strict):
     )
     fio: Program | None = Field(default=None, description="path of fio on the guest")
     agent_dir: AgentDir | None = Field(default=None, description="where the agent is put on the guest")
+    become: Literal["sudo -n"] | None = Field(
+        default=None, description="start the agent as root by this; without it no right is asked for"
+    )
     same_machine: Boolean | None = Field(
         default=None, description="this guest shares its machine with another one on purpose"
     )

@@ -51,7 +51,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Guest:
-    """One virtual machine that is measured. `line` is where the inventory names it (0: nowhere)."""
+    """One virtual machine that is measured. `line` is where the inventory names it (0: nowhere).
+
+    `become` are the words in front of the agent's start that give it another user's rights; empty: none are asked for.
+    """
 
     name: str
     connection: Connection
@@ -61,6 +64,7 @@ class Guest:
     groups: tuple[str, ...] = ()
     fio_path: str | None = None
     agent_dir: str | None = None
+    become: tuple[str, ...] = ()
     same_machine: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     line: int = 0

@@ -79,7 +79,7 @@ class Fleet:
         """An agent that was killed could not clean: remove the directories that it made, as far as it had told of them."""
         places = session.directories()
         try:
-            done = await way.run(("rm", "-rf", "--", *places), timeout_s=REMOVE_WITHIN_S)
+            done = await way.run((*session.guest.become, "/bin/rm", "-rf", "--", *places), timeout_s=REMOVE_WITHIN_S)
         except CalyxError:
             done = None
         if done is None or done.status is None:

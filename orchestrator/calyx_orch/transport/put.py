@@ -12,11 +12,11 @@ from calyx_orch.errors import AgentError
 from calyx_orch.transport import Completed
 
 _SCRIPT = """\
-LC_ALL=C; export LC_ALL
+LC_ALL=C; PATH=${PATH:+$PATH:}/usr/bin:/bin; export LC_ALL PATH
 umask 077
 part="$1.part.$$"
 trap 'rm -f "$part"' EXIT
-trap 'exit 1' HUP INT TERM
+trap 'exit 1' HUP INT TERM PIPE
 cat > "$part" || { df -Pk "${1%/*}/" | tail -n 1 >&2; exit 1; }
 size=$(wc -c < "$part")
 [ "$size" -eq "$2" ] || { echo "only $size of $2 bytes arrived" >&2; exit 1; }
