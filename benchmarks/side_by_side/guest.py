@@ -43,13 +43,17 @@ LOAD_AFTER_S = 0.3  # from the end of a window to the loading of the next round:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a comparison: who makes the I/O, and how. `plain_buffers`: fio goes without registered buffers."""
+    """One side of a comparison: who makes the I/O, and how.
+
+    `plain_buffers`: fio goes without registered buffers. `plain_memory`: without the environment that lays its buffers on huge pages.
+    """
 
     name: str
     engine: str
     setup: str = "auto"
     refill: str = "each"
     plain_buffers: bool = False
+    plain_memory: bool = False
 
 
 CALYX = Side("calyx", "calyx")
@@ -158,7 +162,8 @@ class BenchGuest:
             self.taken[key] = arrival.message["setup"]
             await self.session.ask("stop", answer="result", timeout_s=ANSWER_WITHIN_S)
         taken = self.taken[key]
-        return {**taken, "fixed_buffers": False} if side.plain_buffers else taken
+        without = {"fixed_buffers": side.plain_buffers, "transparent_huge": side.plain_memory}
+        return {**taken, **{name: False for name, left_out in without.items() if left_out}}
 
 
 @contextlib.asynccontextmanager

@@ -21,13 +21,13 @@ FREQUENCY_HZ = 997  # a prime: not in step with anything that ticks
 SHOWN_MAX = 12
 LEAST_PERCENT = 0.5
 REPORT_WITHIN_S = 60.0
-IDLE = ("swapper", "perf")
+ENGINES = ("calyx", "fio", "iou-", "kworker", "ksoftirqd")  # with the kernel threads that work for them
 _ROW = re.compile(r"^\s*([\d.]+)%\s+(\S.*?)\s{2,}\[(.)\]\s+(\S+)\s*$")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A function and its share of all samples that were not idle, in percent. `space`: `k` for the kernel, `.` for a program."""
+    """A function and its share of the engine's samples, in percent. `space`: `k` for the kernel, `.` for a program."""
 
     percent: float
     command: str
@@ -78,22 +78,22 @@ async def _report(data: Path) -> str:
 
 
 def places(report: str) -> list[Place]:
-    """The rows of `perf report --sort comm,sym`, idle time left out of the sum. Raises ProfileError where there is none."""
+    """The rows of `perf report --sort comm,sym` that are of an engine. Raises ProfileError where there is none."""
     found = [
         Place(float(match[1]), match[2], match[3], match[4])
         for line in report.splitlines()
-        if (match := _ROW.match(line)) and not match[2].startswith(IDLE)
+        if (match := _ROW.match(line)) and match[2].startswith(ENGINES)
     ]
     total = sum(place.percent for place in found)
     if not total:
-        raise ProfileError("perf saw nothing but idle time")
+        raise ProfileError("perf saw no engine at work")
     shares = [Place(100 * one.percent / total, one.command, one.space, one.symbol) for one in found]
     return [one for one in shares if one.percent >= LEAST_PERCENT][:SHOWN_MAX]
 
 
 def print_profile(cell: str, side: str, found: list[Place]) -> None:
     """One profile as a few lines."""
-    print(f"where the CPU time goes: {cell}, {side} (percent of what was not idle)")
+    print(f"where the CPU time goes: {cell}, {side} (percent of the engine and of kernel threads)")
     for one in found:
         where = "kernel" if one.space == "k" else "program"
         print(f"  {one.percent:5.1f}  {one.command:<16} {where:<7} {one.symbol}")
