@@ -133,7 +133,7 @@ def _effect(log_ratio: float, error: float, freedom: float, units: int, is_paire
         low=math.exp(log_ratio - reach * error),
         high=math.exp(log_ratio + reach * error),
         p=float(2 * stats.t.sf(abs(log_ratio) / error, freedom)),
-        detectable=math.expm1(_noncentrality(freedom) * error),
+        detectable=math.expm1(_noncentrality(freedom) * error / _shortfall(freedom)),
         units=units,
         paired=is_paired,
     )
@@ -150,6 +150,11 @@ def _noncentrality(freedom: float) -> float:
         else:
             high = middle
     return high
+
+
+def _shortfall(freedom: float) -> float:
+    """By how much a spread of few units falls short of the true one, in the middle of all tries (the median of chi)."""
+    return math.sqrt(float(stats.chi2.ppf(0.5, freedom)) / freedom)
 
 
 def _is_positive(value: float | None) -> bool:
