@@ -301,6 +301,23 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
     }
 
 
+def test_a_dry_run_lists_its_rounds_by_workload_and_says_that_this_is_not_their_order(record: RunRecord) -> None:
+    """Whatever was drawn: workloads and loads as the inventory has them, calyx before fio."""
+    last_first = replace(record.plan, rounds=tuple(reversed(record.plan.rounds)))
+    told = []
+    for plan in (record.plan, last_first):
+        out = io.StringIO()
+        terminal.dry_run(plan, (), Console(file=out, highlight=False))
+        told.append(out.getvalue().partition("\nrounds\n")[2].partition("\n\n")[0])
+    assert told[0] == told[1]
+    assert "in an order drawn from the seed" in told[0]
+    lines = [line.split() for line in told[0].splitlines()]
+    engines = [word for line in lines for word in line if word == "calyx" or word.startswith("fio-")]
+    assert engines[0] == "calyx"
+    names = [line[0] for line in lines if "calyx" in line]
+    assert list(dict.fromkeys(names)) == [workload.name for workload in record.plan.inventory.workloads]
+
+
 def test_a_dry_run_shows_rounds_costs_and_what_needs_leave(record: RunRecord) -> None:
     rows = [*planning.describe(record.plan)]
     rows[1] = replace(rows[1], exceeds=True)

@@ -42,6 +42,7 @@ class Field(Generic[Row]):
 CV_WITHIN = "standard deviation / mean of throughput over the intervals of a round, mean over rounds"
 CV_REPETITIONS = "standard deviation / mean of a guest's throughput over rounds of the same kind"
 CV_GUESTS = "standard deviation / mean over the guests' mean throughput"
+SUM = "sum over the guests, each in the rounds that all of them share; where some are not shared, `guests` says how many are"
 PERCENTILE = "from the merged buckets of all rounds; n/a when fewer than ten samples lie beyond"
 CPU = "share of all CPUs of the guest that was busy in the window, from the scheduler's statistics"
 CPU_ENGINE = "share of all CPUs of the guest that the engine used, its kernel threads included"
@@ -88,8 +89,8 @@ FLEET: tuple[Field[FleetRow], ...] = (
     Field("engine", lambda row: row.engine, is_number=False),
     Field("doubts", lambda row: _doubts(row.doubts, "ok"), is_number=False),
     Field("guests", lambda row: _of(row.guests, row.guests_planned), 4),
-    Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), explanation="sum of the guests' rows"),
-    Field("IOPS", lambda row: wording.significant(row.iops), explanation="sum of the guests' rows"),
+    Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), explanation=SUM),
+    Field("IOPS", lambda row: wording.significant(row.iops), explanation=SUM),
     Field("CV between guests", lambda row: wording.cv(row.cv_between_guests), 2, explanation=CV_GUESTS),
     Field("P50", lambda row: wording.latency(row.p50_ns), 4, explanation=PERCENTILE),
     Field("P99", lambda row: wording.latency(row.p99_ns), explanation=PERCENTILE),
@@ -158,6 +159,7 @@ PAIR: tuple[Field[Pair], ...] = (
 )
 
 
+FLEET_TEXT = "Throughput and IOPS are sums of the guests, over the rounds that all of them share."
 ALONE = "Alone, a vm_host or storage is the sum of its guests, each measured at a time of its own."
 
 
@@ -190,7 +192,7 @@ INTERFERENCE: tuple[Field[Neighbours], ...] = (
 def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
     """Make the tables of the page, in its order; empty ones are left out, and all of figures when nothing was measured."""
     measured = (
-        table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text="Throughput and IOPS are sums of the guests."),
+        table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text=FLEET_TEXT),
         table("rows", "Guest by guest", GUEST, played(summary.guests), text=not_run(summary.guests)),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),
         table(

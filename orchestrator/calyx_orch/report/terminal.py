@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ WORST_SHOWN = 30
 JSON_FORMAT = "calyx-orch-result/1"
 TEXT_WIDTH_MIN = 12
 GAP = 2
+IN_BLOCKS = "Listed by workload; they are played in blocks, in an order drawn from the seed."
 PART_ROWS_MIN = 3  # a blank line between parts of fewer rows costs more than it tells
 
 Row = TypeVar("Row")
@@ -112,12 +114,8 @@ def show_rows(console: Console, title: str, fields: Sequence[Field[Row]], rows: 
 def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
     """Print what a plan would do: its rounds by kind, and what each place and guest is charged."""
     with screen.width(console):
-        kinds: dict[tuple[str, ...], int] = {}
-        for one in plan.rounds:
-            key = (one.workload.name, one.target, str(one.load), one.engine)
-            kinds[key] = kinds.get(key, 0) + 1
         _print(console, "workloads", patterns.FIELDS, patterns.patterns(plan))
-        _print(console, "rounds", _ROUNDS, [(*key, str(count)) for key, count in kinds.items()])
+        _print(console, "rounds", _ROUNDS, _kinds(plan), text=IN_BLOCKS)
         guests = [row for row in rows if row.kind == "guest"]
         shown = list(rows)
         if len(guests) > GUESTS_ALL_MAX:
@@ -170,6 +168,16 @@ def _plain(value: Any) -> Any:
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
+
+
+def _kinds(plan: Plan) -> list[tuple[str, ...]]:
+    """The rounds of each kind and how many there are: workloads, targets and loads as the inventory has them, calyx before fio."""
+    places = {workload.name: place for place, workload in enumerate(plan.inventory.workloads)}
+    targets = {name: place for place, name in enumerate(dict.fromkeys(one.target for one in plan.measured))}
+    loads = list(plan.inventory.load)
+    counts = Counter((one.workload.name, one.target, one.load, one.engine) for one in plan.rounds)
+    ordered = sorted(counts, key=lambda k: (places[k[0]], targets[k[1]], loads.index(k[2]), k[3] != "calyx", k[3]))
+    return [(*key[:2], str(key[2]), key[3], str(counts[key])) for key in ordered]
 
 
 _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
