@@ -63,11 +63,15 @@ static uint64_t measure(int parent_fd, const char *name, uint64_t *files)
 	return bytes;
 }
 
-static const char *why_kept(enum holder holder)
+static const char *why_kept(enum holder holder, const struct owner *owner, char why[WHY_MAX])
 {
+	char told[OWNER_TOLD];
+
 	switch (holder) {
 	case HOLDER_LIVES:
-		return "its agent lives";
+		owner_tell(owner, told);
+		snprintf(why, WHY_MAX, "its agent lives: in use by %s", told);
+		return why;
 	case HOLDER_ELSEWHERE:
 		return "an agent of another machine made it";
 	case HOLDER_OF_OTHERS:
@@ -99,12 +103,13 @@ static uint64_t take(struct cleaning *cleaning, DIR *parent, const char *name, c
 	struct owner owner = {0};
 	enum holder holder = owner_look(dirfd(parent), name, is_work ? "work" : "files", &owner);
 	uint64_t files, bytes;
+	char why[WHY_MAX];
 	int error;
 
 	if (holder != HOLDER_IS_DEAD) {
 		/* Work directories of living agents are nothing to tell of: there is one beside each agent. */
 		if (!is_work || holder != HOLDER_LIVES)
-			files_write_failure(&cleaning->lists[KEPT], path, why_kept(holder));
+			files_write_failure(&cleaning->lists[KEPT], path, why_kept(holder, &owner, why));
 		return 0;
 	}
 	bytes = measure(dirfd(parent), name, &files);
@@ -183,6 +188,7 @@ static void take_left_over(struct cleaning *cleaning)
 	}
 	snprintf(beside, sizeof(beside), "%.*s", slash ? (int)(slash - executable) : 0, executable);
 	take_all(cleaning, beside, WORK_PREFIX, true);
+	take_all(cleaning, beside, MADE_PREFIX, false); /* notes of raw devices */
 	if (strcmp(beside, "/var/tmp"))
 		take_all(cleaning, "/var/tmp", WORK_PREFIX, true);
 	if (strcmp(beside, "/tmp"))
@@ -222,8 +228,10 @@ void work_clean(struct command *command)
 		cleaning.lists[i].out = &cleaning.texts[i];
 		json_array(&cleaning.lists[i]);
 	}
-	if (!cleaning.list_only)
+	if (!cleaning.list_only) {
 		files_clean(command->agent->record, &cleaning.lists[REMOVED], &cleaning.lists[FAILED]);
+		device_let_go(&command->agent->devices);
+	}
 	if (line_get(&command->line, "path"))
 		take_left_over(&cleaning);
 	tell(&cleaning);

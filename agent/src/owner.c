@@ -34,6 +34,23 @@ static void tell_machine(char machine[2 * PLACE_TEXT])
 	snprintf(machine, 2 * PLACE_TEXT, "%s %s", host, id);
 }
 
+int owner_parse(const struct line *line, const char *key, char name[OWNER_TEXT], char *why)
+{
+	const char *text = line_get(line, key);
+
+	name[0] = 0;
+	for (const char *at = text; at && *at; at++) {
+		if ((unsigned char)*at < ' ' || at - text >= OWNER_TEXT - 1) {
+			snprintf(why, WHY_MAX, "%s= is a name of at most %d bytes without control characters", key,
+				 OWNER_TEXT - 1);
+			return -EINVAL;
+		}
+	}
+	if (text)
+		snprintf(name, OWNER_TEXT, "%s", text);
+	return 0;
+}
+
 int owner_enter(const char *parent)
 {
 	uint64_t until_ns = moment_now_ns() + ENTER_NS;
@@ -78,6 +95,7 @@ static void read_note(const char *note, struct owner *owner)
 
 	take_value(note, "run", owner->run, sizeof(owner->run));
 	take_value(note, "by", owner->by, sizeof(owner->by));
+	take_value(note, "device", owner->device, sizeof(owner->device));
 	take_value(note, "kind", kind, sizeof(kind));
 	take_value(note, "files", files, sizeof(files));
 	owner->kind = !strcmp(kind, "work") ? "work" : !strcmp(kind, "files") ? "files" : NULL;
@@ -144,15 +162,21 @@ const char *owner_next(DIR *parent, const char *prefix)
 	return NULL;
 }
 
-static void refuse(const char *parent, const struct owner *owner, char *why)
+void owner_tell(const struct owner *owner, char told[OWNER_TOLD])
 {
 	long long now_s = time(NULL), since_s = (long long)owner->since_s;
 
-	snprintf(why, WHY_MAX,
-		 "%.180s has been in use by run %.80s of %.80s for %lld s (agent %llu): two runs at once would measure "
-		 "each other",
-		 parent, owner->run, owner->by[0] ? owner->by : "somebody", now_s > since_s ? now_s - since_s : 0,
+	snprintf(told, OWNER_TOLD, "run %.80s of %.80s for %lld s (agent %llu)", owner->run[0] ? owner->run : "unknown",
+		 owner->by[0] ? owner->by : "somebody", now_s > since_s ? now_s - since_s : 0,
 		 (unsigned long long)owner->pid);
+}
+
+static void refuse(const char *parent, const struct owner *owner, char *why)
+{
+	char told[OWNER_TOLD];
+
+	owner_tell(owner, told);
+	snprintf(why, WHY_MAX, "%.180s has been in use by %s: two runs at once would measure each other", parent, told);
 }
 
 int owner_check(const char *parent, const struct owner *owner, char *why)
@@ -174,6 +198,25 @@ int owner_check(const char *parent, const struct owner *owner, char *why)
 	if (directory)
 		closedir(directory);
 	return error;
+}
+
+bool owner_of_device(const char *parent, const char *device, const char *node, char *why)
+{
+	DIR *directory = opendir(parent);
+	const char *name;
+	bool found = false;
+
+	while (directory && !found && (name = owner_next(directory, MADE_PREFIX))) {
+		struct owner other = {0};
+
+		found = owner_look(dirfd(directory), name, "files", &other) == HOLDER_LIVES &&
+			!strcmp(other.device, device);
+		if (found)
+			refuse(node, &other, why);
+	}
+	if (directory)
+		closedir(directory);
+	return found;
 }
 
 /* The entry of the directory itself. */
@@ -201,8 +244,8 @@ int owner_settle(const char *directory, const struct owner *owner)
 		goto close_directory;
 	}
 	tell_machine(machine);
-	length = snprintf(note, sizeof(note), "kind=%s\nfiles=%u\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n",
-			  owner->kind, owner->files, owner->run, owner->by, (long long)time(NULL), (int)getpid(),
+	length = snprintf(note, sizeof(note), "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n",
+			  owner->kind, owner->files, owner->device, owner->run, owner->by, (long long)time(NULL), (int)getpid(),
 			  machine);
 	flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks nobody is told dead or living */
 	errno = EIO;

@@ -14,32 +14,42 @@
 #define CALYX_AGENT_OWNER_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "json.h"
+#include "protocol.h"
 
 #define OWNER_TEXT 128
+#define OWNER_TOLD 256
 
 /* What a note says. `run` empty: of no run that is known, which neither refuses nor is refused. */
 struct owner {
 	char run[OWNER_TEXT], by[OWNER_TEXT];
 	const char *kind; /* files or work; NULL in a note of neither */
 	uint32_t files;	  /* at most so many job.N */
+	char device[24];  /* MAJOR:MINOR of the raw device that is held, or "" */
 	uint64_t since_s, pid;
 };
 
 /* Of the directory in which a note lies. NO_RECORD: made by nobody that is known. */
 enum holder { HOLDER_LIVES, HOLDER_IS_DEAD, HOLDER_ELSEWHERE, HOLDER_OF_OTHERS, HOLDER_NO_RECORD, HOLDER_UNKNOWN };
 
+/* The value of a key, which a note holds in one line: "" when it is absent. 0, or -EINVAL with a sentence in why. */
+int owner_parse(const struct line *line, const char *key, char name[OWNER_TEXT], char *why);
 /* Only one agent at a time looks and settles in a directory: a descriptor to be closed, or -1 where the file system has
  * no locks for directories. Waits for at most a second. */
 int owner_enter(const char *parent);
 /* 0, or -EBUSY with a sentence (WHY_MAX bytes) when a living agent of another run has files in `parent`. */
 int owner_check(const char *parent, const struct owner *owner, char *why);
+/* Names the living agent whose note in a directory of `parent` holds that device: true, with a sentence in why. */
+bool owner_of_device(const char *parent, const char *device, const char *node, char *why);
 /* Writes the note, which is on the disk afterwards. The descriptor that holds it, or -errno. */
 int owner_settle(const char *directory, const struct owner *owner);
 /* Whose the directory `name` is, by a note of that kind; *owner is only filled in when a note could be read. */
 enum holder owner_look(int parent_fd, const char *name, const char *kind, struct owner *owner);
+/* `run R of BY for N s (agent PID)`: who holds a directory, as far as its note says. */
+void owner_tell(const struct owner *owner, char told[OWNER_TOLD]);
 /* The next entry that begins with `prefix` and ends with six characters; NULL at the end. */
 const char *owner_next(DIR *parent, const char *prefix);
 /* A list of the names of what dead agents left in `parent`, at most 32 of them; empty where it cannot be read. */

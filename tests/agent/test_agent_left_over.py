@@ -79,9 +79,13 @@ def test_what_a_dead_agent_left_is_listed_then_removed_and_counted(
 
 def test_what_a_living_agent_made_is_kept_and_so_are_its_figures(start: Start, target: Path) -> None:
     living, cleaner = start(), start()
-    made = living.ask("prepare", "prepared", path=target, size=SIZE, files=1, run="one")["directory"]
+    made = living.ask("prepare", "prepared", path=target, size=SIZE, files=1, run="one", by="ann@desk")["directory"]
     answer = clean(cleaner, target)
-    assert answer["kept"] == [{"path": made, "why": "its agent lives"}]
+    (kept,) = answer["kept"]
+    assert kept["path"] == made
+    assert re.fullmatch(
+        rf"its agent lives: in use by run one of ann@desk for \d s \(agent {living.hello['pid']}\)", kept["why"]
+    )
     assert (answer["removed"], answer["found"]) == ([], [])
     assert files_below(Path(made)) == ["job.0", "owner"]
     assert Path(living.hello["work"]).is_dir()
