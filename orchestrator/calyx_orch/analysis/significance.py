@@ -133,7 +133,7 @@ def _effect(log_ratio: float, error: float, freedom: float, units: int, is_paire
         low=math.exp(log_ratio - reach * error),
         high=math.exp(log_ratio + reach * error),
         p=float(2 * stats.t.sf(abs(log_ratio) / error, freedom)),
-        detectable=math.expm1(_noncentrality(freedom) * error / _shortfall(freedom)),
+        detectable=math.expm1(_noncentrality(freedom) * error / _shortfall(units - 1)),
         units=units,
         paired=is_paired,
     )
@@ -153,7 +153,10 @@ def _noncentrality(freedom: float) -> float:
 
 
 def _shortfall(freedom: float) -> float:
-    """By how much a spread of few units falls short of the true one, in the middle of all tries (the median of chi)."""
+    """By how much a spread of few units falls short of the true one, in the middle of all tries (the median of chi).
+
+    Of unpaired sides the smaller one's freedom is taken: their likeness to their neighbours is an estimate as well.
+    """
     return math.sqrt(float(stats.chi2.ppf(0.5, freedom)) / freedom)
 
 
