@@ -21,6 +21,7 @@
 
 #include "barrier.h"
 #include "calyx/engine.h"
+#include "device.h"
 #include "files.h"
 #include "json.h"
 #include "protocol.h"
@@ -40,6 +41,7 @@ struct outbox {
 struct agent {
 	char path[PATH_MAX], sha256[SHA256_HEX_SIZE];
 	struct record *record;
+	struct device_holds devices;
 	struct outbox outbox;
 	struct command *command; /* NULL when idle */
 };
@@ -109,6 +111,7 @@ void work_facts(struct command *command);   /* facts.c */
 void work_exec(struct command *command);    /* exec.c */
 void work_hold(struct command *command);    /* hold.c */
 void work_prepare(struct command *command); /* prepare.c */
+void work_device(struct command *command);  /* lay_device.c: prepare with device= */
 void work_clean(struct command *command);   /* left.c */
 void work_settle(struct command *command);  /* quiet.c */
 void work_lost(struct command *command);    /* quiet.c */

@@ -17,6 +17,14 @@ struct calyx_door {
 	struct buffer document;
 };
 
+/* Only an agent guards them. */
+static int refuse_devices(const struct calyx_job *job, char *why)
+{
+	if (job->devices)
+		snprintf(why, CALYX_DOOR_WHY_MAX, "raw devices are used by agents alone");
+	return job->devices;
+}
+
 struct calyx_door *calyx_door_open(const char *line, size_t length, char *why)
 {
 	struct calyx_door *door = calloc(1, sizeof(*door));
@@ -26,7 +34,7 @@ struct calyx_door *calyx_door_open(const char *line, size_t length, char *why)
 		return NULL;
 	}
 	if (line_parse(line, length, &door->line, why) || job_parse(&door->line, &door->job, why) ||
-	    calyx_crew_open(&door->job.job, &door->crew, why)) {
+	    refuse_devices(&door->job.job, why) || calyx_crew_open(&door->job.job, &door->crew, why)) {
 		calyx_door_close(door);
 		return NULL;
 	}

@@ -44,15 +44,19 @@ static bool is_agent_dead(struct watch *watch)
 	return lease_ns && watch->silent_ticks > lease_ns / TICK_NS + LEASE_GRACE_TICKS;
 }
 
-static int clean_after(struct watch *watch)
+/* Says why on stderr, where the controller finds an agent's last words. */
+static int clean_after(struct watch *watch, const char *why, int number)
 {
+	int error;
+
 	child_kill_all(5 * SECOND_NS);
 	/* Those were descriptors of another process, which took them along. */
 	memset(watch->record->held, 0, sizeof(watch->record->held));
 	watch->record->work_held = 0;
-	if (files_clean(watch->record, NULL, NULL))
-		dprintf(STDERR_FILENO, "calyx-agent: killed, and not all of its files could be removed\n");
+	error = files_clean(watch->record, NULL, NULL);
 	files_remove_work(watch->record);
+	dprintf(STDERR_FILENO, "calyx-agent: %s %d; %s\n", why, number,
+		error ? "not all of its files could be removed" : "its fio and its files are gone");
 	return 1;
 }
 
@@ -70,7 +74,9 @@ static int watch_agent(struct watch *watch, const sigset_t *signals)
 			if (ended <= 0)
 				break;
 			if (ended == watch->agent)
-				return WIFEXITED(status) ? WEXITSTATUS(status) : clean_after(watch);
+				return WIFEXITED(status)
+					       ? WEXITSTATUS(status)
+					       : clean_after(watch, "killed by signal", WTERMSIG(status));
 		}
 		if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
 			watch->signalled = true;
@@ -78,7 +84,7 @@ static int watch_agent(struct watch *watch, const sigset_t *signals)
 		}
 		if (signal < 0 && errno == EAGAIN && is_agent_dead(watch)) {
 			kill(watch->agent, SIGKILL);
-			return clean_after(watch);
+			return clean_after(watch, "stood still beyond its lease; ended by signal", SIGKILL);
 		}
 	}
 }

@@ -18,7 +18,7 @@
 #include "proc.h"
 #include "usage.h"
 
-#define KEYS "hold arg* ramp_ns runtime_ns collect* deadline_ns timeout_ms arm_within_ms"
+#define KEYS "hold arg* ramp_ns runtime_ns collect* deadline_ns timeout_ms arm_within_ms device"
 #define TIME_MAX_NS (24 * 366 * 3600ull * SECOND_NS)
 #define READY_TIMEOUT_MS 120000
 #define DEADLINE_GRACE_NS (30 * SECOND_NS)
@@ -269,6 +269,16 @@ static void hold_program(struct hold *hold)
 	tell(hold);
 }
 
+/* The program is about to use a raw device, which must be the one that is held. */
+static int check_device(struct command *command, char *why)
+{
+	int64_t used = device_is_held(&command->agent->devices, line_get(&command->line, "device"), why);
+
+	if (!used)
+		snprintf(why, WHY_MAX, "%.300s is no block device", line_get(&command->line, "device"));
+	return used > 0 ? 0 : used ? (int)used : -ENOTBLK;
+}
+
 void work_hold(struct command *command)
 {
 	struct hold hold = {.command = command};
@@ -287,6 +297,8 @@ void work_hold(struct command *command)
 	 * io_uring_enter() of a job that already runs. fio (3.33 to 3.42 at least) makes that system call without
 	 * libc, looks into an errno that was never set, takes 0 for "no error" and ends the job: error 0, exit status
 	 * 0. */
+	if (!error && line_get(&command->line, "device"))
+		error = check_device(command, why);
 	if (!error)
 		error = child_spawn(&hold.child, (const char *const *)hold.arguments, work, SIGCHLD, why);
 	if (error) {

@@ -14,13 +14,15 @@
 	"setup "                                                                                                       \
 	"refill buffers files deadline_ns ramp_extra_ns iopoll huge numa "                                             \
 	"bssplit bssplit_write offset rate arrival random_distribution fdatasync sync end_fsync "                      \
-	"buffer_compress_percentage dedupe_percentage verify thinktime_us thinktime_blocks cpus_allowed arm_within_ms"
+	"buffer_compress_percentage dedupe_percentage verify thinktime_us thinktime_blocks cpus_allowed "              \
+	"arm_within_ms devices"
 #define HOUR_NS (3600ull * 1000000000ull)
 #define TIME_MAX_NS (24 * 366 * HOUR_NS)
 #define DEADLINE_GRACE_NS 30000000000ull
 
 /* Names in the order of their enumerations. */
-static const char *const rw_names[] = {"read", "write", "randread", "randwrite", "rw", "randrw", NULL};
+static const char *const rw_names[] = {"read",	 "write", "randread", "randwrite", "rw",
+				       "randrw", "trim",  "randtrim", NULL};
 static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain", "psync", NULL};
 static const char *const refill_names[] = {"each", "batch", NULL};
 static const char *const buffers_names[] = {"auto", "registered", "plain", NULL};
@@ -69,11 +71,12 @@ int job_parse_setup(const struct line *line, enum calyx_setup *setup, enum calyx
 /* Where completions and buffers come from. Absent: by interrupt, ordinary pages, any node. */
 static int parse_places(const struct line *line, struct calyx_job *job, char *why)
 {
-	uint64_t iopoll, huge, numa;
+	uint64_t iopoll, huge, numa, devices;
 
 	if (line_number(line, "iopoll", 0, 1, &iopoll, why) || line_number(line, "huge", 0, 1, &huge, why) ||
-	    line_number(line, "numa", 0, UINT32_MAX, &numa, why))
+	    line_number(line, "numa", 0, UINT32_MAX, &numa, why) || line_number(line, "devices", 0, 1, &devices, why))
 		return -EINVAL;
+	job->devices = devices;
 	job->iopoll = iopoll;
 	job->huge = huge;
 	job->numa = line_get(line, "numa") != NULL;

@@ -244,8 +244,9 @@ int owner_settle(const char *directory, const struct owner *owner)
 		goto close_directory;
 	}
 	tell_machine(machine);
-	length = snprintf(note, sizeof(note), "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n",
-			  owner->kind, owner->files, owner->device, owner->run, owner->by, (long long)time(NULL), (int)getpid(),
+	length = snprintf(note, sizeof(note),
+			  "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n", owner->kind,
+			  owner->files, owner->device, owner->run, owner->by, (long long)time(NULL), (int)getpid(),
 			  machine);
 	flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks nobody is told dead or living */
 	errno = EIO;

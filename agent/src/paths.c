@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "owner.h"
 #include "place.h"
 
@@ -139,6 +140,8 @@ void facts_write_path(struct json *json, const char *path)
 		json_null(json, "is_ram");
 	else
 		json_bool(json, "is_ram", place_is_ram(path));
+	if (S_ISBLK(status.st_mode) || !strncmp(path, DEVICE_SERIAL, strlen(DEVICE_SERIAL)))
+		device_write(json, path);
 	owner_write_stale(json, path);
 	json_object_end(json);
 }

@@ -16,15 +16,18 @@
 #include "moment.h"
 #include "owner.h"
 
-#define KEYS "path size files seed max_bytes_per_s verify run by"
-#define FILE_FACTS_BYTES 180 /* of a file in the answer, without its directory; also of the answer around them */
-#define BESIDE_FILES 2	     /* the directory and the note in it */
+#define KEYS "path size files seed max_bytes_per_s reserve verify run by"
+#define FILE_FACTS_BYTES 180  /* of a file in the answer, without its directory; also of the answer around them */
+#define BESIDE_FILES 2	      /* the directory and the note in it */
+#define LOOK_BYTES (16 << 20) /* written between looks at what is free */
 
 struct layout_job {
 	struct command *command;
 	const char *parent;
 	struct owner owner;
 	uint64_t size, files, seed, max_bytes_per_s;
+	uint64_t reserve, looked_bytes; /* what must stay free; when that was looked at last */
+	bool reserve_is_touched;
 	bool verify;	     /* blocks that verify=crc32c can check */
 	uint64_t done_bytes; /* of the files before the present one */
 	uint64_t written_bytes;
@@ -40,24 +43,6 @@ static size_t escaped_size(const char *text)
 	return size;
 }
 
-/* A name that is written into a note of one line each; "" when it is absent. */
-static int parse_name(const struct line *line, const char *key, char name[OWNER_TEXT], char *why)
-{
-	const char *text = line_get(line, key);
-
-	name[0] = 0;
-	for (const char *at = text; at && *at; at++) {
-		if ((unsigned char)*at < ' ' || at - text >= OWNER_TEXT - 1) {
-			snprintf(why, WHY_MAX, "%s= is a name of at most %d bytes without control characters", key,
-				 OWNER_TEXT - 1);
-			return -EINVAL;
-		}
-	}
-	if (text)
-		snprintf(name, OWNER_TEXT, "%s", text);
-	return 0;
-}
-
 static int parse(struct layout_job *job, char *why)
 {
 	const struct line *line = &job->command->line;
@@ -66,14 +51,15 @@ static int parse(struct layout_job *job, char *why)
 	if (line_check(line, KEYS, why) || line_number(line, "size", 0, INT64_MAX, &job->size, why) ||
 	    line_number(line, "files", 1, CALYX_JOBS_MAX, &job->files, why) ||
 	    line_number(line, "seed", 1, UINT64_MAX, &job->seed, why) ||
-	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &job->max_bytes_per_s, why))
+	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &job->max_bytes_per_s, why) ||
+	    line_number(line, "reserve", 0, INT64_MAX, &job->reserve, why))
 		return -EINVAL;
 	if (verify && strcmp(verify, "crc32c") != 0 && strcmp(verify, "none") != 0) {
 		snprintf(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
 		return -EINVAL;
 	}
 	job->verify = verify && !strcmp(verify, "crc32c");
-	if (parse_name(line, "run", job->owner.run, why) || parse_name(line, "by", job->owner.by, why))
+	if (owner_parse(line, "run", job->owner.run, why) || owner_parse(line, "by", job->owner.by, why))
 		return -EINVAL;
 	job->parent = line_get(line, "path");
 	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
@@ -114,6 +100,13 @@ static int check_parent(const struct layout_job *job, char *why)
 			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->size * job->files);
 		return -ENOSPC;
 	}
+	if (job->size * job->files + job->reserve > (uint64_t)space.f_bavail * space.f_frsize) {
+		snprintf(why, WHY_MAX,
+			 "No space left on device: %.300s has %" PRIu64 " bytes free, of which %" PRIu64
+			 " stay free (reserve), %" PRIu64 " are needed",
+			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->reserve, job->size * job->files);
+		return -ENOSPC;
+	}
 	if (space.f_files && job->files + BESIDE_FILES > space.f_favail) {
 		snprintf(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed",
 			 job->parent, (uint64_t)space.f_favail, job->files + BESIDE_FILES);
@@ -126,8 +119,17 @@ static bool on_progress(void *context, uint64_t written_bytes)
 {
 	struct layout_job *job = context;
 
-	atomic_store(&job->command->done_bytes, job->done_bytes + written_bytes);
-	return command_stopped(job->command);
+	uint64_t done_bytes = job->done_bytes + written_bytes;
+	struct statvfs space;
+
+	atomic_store(&job->command->done_bytes, done_bytes);
+	/* Others write there, too. */
+	if (job->reserve && done_bytes - job->looked_bytes >= LOOK_BYTES) {
+		job->looked_bytes = done_bytes;
+		job->reserve_is_touched =
+			!statvfs(job->parent, &space) && (uint64_t)space.f_bavail * space.f_frsize < job->reserve;
+	}
+	return job->reserve_is_touched || command_stopped(job->command);
 }
 
 static void write_file_facts(struct json *json, const char *path, const struct layout_job *job,
@@ -173,7 +175,12 @@ static void refuse_layout(struct layout_job *job, int error, const char *why)
 {
 	struct statvfs space = {0};
 
-	if (error == -ENOSPC && !statvfs(job->parent, &space))
+	if (job->reserve_is_touched)
+		command_refuse(job->command, -ENOSPC,
+			       "No space left on device: less than the reserve of %" PRIu64
+			       " bytes is free on %.200s: somebody else writes there",
+			       job->reserve, job->parent);
+	else if (error == -ENOSPC && !statvfs(job->parent, &space))
 		command_refuse(job->command, error, "%.200s (%.150s: %" PRIu64 " bytes and %" PRIu64 " inodes free)",
 			       why, job->parent, (uint64_t)space.f_bavail * space.f_frsize, (uint64_t)space.f_favail);
 	else

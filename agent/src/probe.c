@@ -78,6 +78,7 @@ void work_truth(struct command *command)
 	struct calyx_truth truth;
 	char why[WHY_MAX];
 	uint64_t seed;
+	int64_t used;
 	int error;
 
 	if (line_check(line, "path seed", why) || line_number(line, "seed", 1, UINT64_MAX, &seed, why)) {
@@ -88,7 +89,9 @@ void work_truth(struct command *command)
 		command_refuse(command, EINVAL, "'truth' needs path=");
 		return;
 	}
-	error = calyx_truth_measure(line_get(line, "path"), seed, &truth, why);
+	used = device_is_held(&command->agent->devices, line_get(line, "path"), why);
+	error = used < 0 ? (int)used
+			 : calyx_truth_measure_device(line_get(line, "path"), (uint64_t)used, seed, &truth, why);
 	if (error)
 		command_refuse(command, error, "%s", why);
 	else

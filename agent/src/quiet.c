@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "moment.h"
@@ -67,8 +68,12 @@ static void flush_release(struct flush *flush)
 static void *flush_thread(void *argument)
 {
 	struct flush *flush = argument;
+	struct stat status;
 
-	syncfs(flush->fd);
+	if (fstat(flush->fd, &status) || !S_ISBLK(status.st_mode))
+		syncfs(flush->fd);
+	else
+		fsync(flush->fd); /* its node lies on another file system */
 	atomic_store(&flush->done, true);
 	flush_release(flush);
 	return NULL;

@@ -5,6 +5,7 @@
 #include "agent.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -198,6 +199,23 @@ static bool run_job(struct command *command, const struct job *told, struct caly
 	return true;
 }
 
+/* Block devices may be used only while they are held, and are still those that were prepared. */
+static int check_devices(struct command *command, const struct calyx_job *job, char *why)
+{
+	for (uint32_t i = 0; job->devices && i < job->paths_count; i++) {
+		int64_t used = device_is_held(&command->agent->devices, job->paths[i], why);
+
+		if (used < 0)
+			return (int)used;
+		if (used && job->offset + job->size > (uint64_t)used) {
+			snprintf(why, WHY_MAX, "%.200s was prepared for %" PRIi64 " bytes; the job uses %" PRIu64,
+				 job->paths[i], used, job->offset + job->size);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 void work_run(struct command *command)
 {
 	struct calyx_crew *crew;
@@ -210,7 +228,9 @@ void work_run(struct command *command)
 		command_refuse(command, error, "%s", why);
 		return;
 	}
-	error = calyx_crew_open(&job.job, &crew, why);
+	error = check_devices(command, &job.job, why);
+	if (!error)
+		error = calyx_crew_open(&job.job, &crew, why);
 	if (error)
 		command_refuse(command, error, "%s", why);
 	if (error || run_job(command, &job, crew))

@@ -135,6 +135,8 @@ static int begin_work(struct agent *agent, struct line *line, void (*work)(struc
 	}
 	if (work == work_exec && line_get(line, "hold"))
 		work = work_hold;
+	if (work == work_prepare && line_get(line, "device"))
+		work = work_device;
 	error = command_begin(agent, line, work);
 	if (error)
 		snprintf(why, WHY_MAX, "cannot begin: %s", strerror(-error));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "job.h"
+#include "offsets.h"
 #include "reason.h"
 
 #define DIRECT_ALIGNMENT 512u
@@ -22,7 +23,7 @@ static int check_paths(const struct calyx_job *job, char *reason)
 		if (!job->paths || !job->paths[i] || !job->paths[i][0])
 			return calyx_refuse(reason, -EINVAL, "path %" PRIu32 " is empty", i);
 		for (uint32_t j = 0; j < i; j++) {
-			if (strcmp(job->paths[i], job->paths[j]) == 0)
+			if (!job->devices && strcmp(job->paths[i], job->paths[j]) == 0)
 				return calyx_refuse(reason, -EINVAL,
 						    "path %s is named twice: each thread needs its own file",
 						    job->paths[i]);
@@ -33,8 +34,9 @@ static int check_paths(const struct calyx_job *job, char *reason)
 
 static int check_pattern(const struct calyx_job *job, char *reason)
 {
-	if ((unsigned)job->rw > CALYX_RANDRW)
-		return calyx_refuse(reason, -EINVAL, "rw is %d: not one of read write randread randwrite rw randrw",
+	if ((unsigned)job->rw > CALYX_RANDTRIM)
+		return calyx_refuse(reason, -EINVAL,
+				    "rw is %d: not one of read write randread randwrite rw randrw trim randtrim",
 				    (int)job->rw);
 	if (job->bs < DIRECT_ALIGNMENT)
 		return calyx_refuse(reason, -EINVAL, "bs is %" PRIu64 ": the smallest block is %u bytes", job->bs,
@@ -84,6 +86,21 @@ static int check_times(const struct calyx_job *job, char *reason)
 	return 0;
 }
 
+/* A discard blocks its caller whoever asks for it, so it is asked for one after the other; it carries no data. */
+static int check_trim(const struct calyx_job *job, char *reason)
+{
+	if (!calyx_rw_trims(job->rw))
+		return 0;
+	if (job->setup != CALYX_SETUP_PSYNC)
+		return calyx_refuse(reason, -EINVAL, "rw=trim needs setup=psync and iodepth=1: a discard blocks");
+	if (!job->direct || job->verify || job->fsync || job->fdatasync || job->sync || job->end_fsync ||
+	    job->compress_percentage || job->dedupe_percentage)
+		return calyx_refuse(
+			reason, -EINVAL,
+			"rw=trim carries no data: it goes with direct=1, and without verify, syncs and data words");
+	return 0;
+}
+
 /* What cannot go together. */
 static int check_setup(const struct calyx_job *job, char *reason)
 {
@@ -112,7 +129,7 @@ int calyx_job_check(const struct calyx_job *job, char *reason)
 
 	if ((error = check_paths(job, reason)) || (error = check_pattern(job, reason)) ||
 	    (error = check_times(job, reason)) || (error = check_setup(job, reason)) ||
-	    (error = calyx_job_check_words(job, reason)))
+	    (error = check_trim(job, reason)) || (error = calyx_job_check_words(job, reason)))
 		return error;
 	if ((unsigned)job->refill > CALYX_REFILL_BATCH)
 		return calyx_refuse(reason, -EINVAL, "refill is %d: not one of each batch", (int)job->refill);

@@ -2,9 +2,14 @@
 // Where the next I/O goes, and in which direction (offsets.h).
 #include "offsets.h"
 
+bool calyx_rw_trims(enum calyx_rw rw)
+{
+	return rw == CALYX_TRIM || rw == CALYX_RANDTRIM;
+}
+
 bool calyx_rw_reads(enum calyx_rw rw)
 {
-	return rw != CALYX_WRITE && rw != CALYX_RANDWRITE;
+	return rw != CALYX_WRITE && rw != CALYX_RANDWRITE && !calyx_rw_trims(rw);
 }
 
 bool calyx_rw_writes(enum calyx_rw rw)
@@ -14,7 +19,7 @@ bool calyx_rw_writes(enum calyx_rw rw)
 
 bool calyx_rw_is_random(enum calyx_rw rw)
 {
-	return rw == CALYX_RANDREAD || rw == CALYX_RANDWRITE || rw == CALYX_RANDRW;
+	return rw == CALYX_RANDREAD || rw == CALYX_RANDWRITE || rw == CALYX_RANDRW || rw == CALYX_RANDTRIM;
 }
 
 static const struct calyx_bssplit *split_of(const struct calyx_job *job, enum calyx_direction direction)

@@ -56,6 +56,7 @@ static inline uint64_t calyx_random_below(uint64_t *state, uint64_t below)
 	return value % below;
 }
 
+bool calyx_rw_trims(enum calyx_rw rw);
 bool calyx_rw_reads(enum calyx_rw rw);
 bool calyx_rw_writes(enum calyx_rw rw);
 bool calyx_rw_is_random(enum calyx_rw rw);

@@ -3,6 +3,7 @@
 #include "psync.h"
 
 #include <errno.h>
+#include <linux/fs.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -18,7 +19,7 @@ struct queues {
 	struct io_uring_cqe cqes[];
 };
 
-int calyx_psync_open(struct calyx_ring *ring, uint32_t entries, int fd)
+int calyx_psync_open(struct calyx_ring *ring, uint32_t entries, int fd, bool trim)
 {
 	struct queues *queues;
 	int error;
@@ -27,6 +28,7 @@ int calyx_psync_open(struct calyx_ring *ring, uint32_t entries, int fd)
 	ring->fd = ring->enter_fd = -1;
 	ring->psync = true;
 	ring->psync_fd = fd;
+	ring->psync_trim = trim;
 	ring->features = IORING_FEAT_RW_CUR_POS;
 	ring->sq_entries = entries;
 	ring->cq_entries = entries * CQES_PER_SQE;
@@ -78,6 +80,15 @@ static void arm(struct calyx_ring *ring, const struct io_uring_sqe *sqe)
 	complete(ring, sqe->user_data, -EBUSY);
 }
 
+/* Answers as a write of that length does. */
+static int64_t discard(int fd, uint64_t offset, uint32_t length)
+{
+	uint64_t range[2] = {offset, length};
+	int error = calyx_sys->ioctl(fd, BLKDISCARD, range);
+
+	return error < 0 ? error : (int64_t)length;
+}
+
 static void perform(struct calyx_ring *ring, const struct io_uring_sqe *sqe)
 {
 	void *buffer = (void *)(uintptr_t)sqe->addr;
@@ -91,7 +102,8 @@ static void perform(struct calyx_ring *ring, const struct io_uring_sqe *sqe)
 		answer = calyx_sys->pread(ring->psync_fd, buffer, sqe->len, sqe->off);
 		break;
 	case IORING_OP_WRITE:
-		answer = calyx_sys->pwrite(ring->psync_fd, buffer, sqe->len, sqe->off);
+		answer = ring->psync_trim ? discard(ring->psync_fd, sqe->off, sqe->len)
+					  : calyx_sys->pwrite(ring->psync_fd, buffer, sqe->len, sqe->off);
 		break;
 	case IORING_OP_FSYNC:
 		answer = sqe->fsync_flags & IORING_FSYNC_DATASYNC ? calyx_sys->fdatasync(ring->psync_fd)

@@ -10,7 +10,7 @@
 #include "ring.h"
 
 /* 0 or -errno. fd stays the caller's. calyx_ring_close closes what this made. */
-int calyx_psync_open(struct calyx_ring *ring, uint32_t entries, int fd);
+int calyx_psync_open(struct calyx_ring *ring, uint32_t entries, int fd, bool trim);
 /* As io_uring_enter: how many were taken. Timers are answered when they are due; with min_complete above 0 and nothing
  * completed it sleeps until the first one is. */
 int calyx_psync_enter(struct calyx_ring *ring, uint32_t to_submit, uint32_t min_complete);

@@ -62,6 +62,7 @@ struct calyx_ring {
 
 	/* Without io_uring (psync.h): */
 	int psync_fd;
+	bool psync_trim; /* writes discard */
 	struct {
 		uint64_t due_ns, user_data;
 	} psync_timers[CALYX_PSYNC_TIMERS];

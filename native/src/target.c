@@ -186,6 +186,26 @@ int calyx_target_layout_verified(const char *path, uint64_t size, uint64_t data_
 	return lay_out(path, size, data_seed, max_bytes_per_s, true, progress, context, layout, reason);
 }
 
+int calyx_target_fill(int fd, const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
+		      bool verify, bool (*progress)(void *context, uint64_t written_bytes), void *context,
+		      uint64_t *written_bytes, char *reason)
+{
+	void *chunk;
+	int error;
+
+	calyx_crc32c_init();
+	error = calyx_sys->map(&chunk, CHUNK_BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (error)
+		return calyx_refuse(reason, error, "no memory for one chunk: %s", calyx_error_text(error).text);
+	error = write_all(fd, size, data_seed, max_bytes_per_s, verify, chunk, progress, context, written_bytes);
+	if (error == -ECANCELED)
+		calyx_refuse(reason, error, "writing %s was stopped after %" PRIu64 " bytes", path, *written_bytes);
+	else if (error)
+		calyx_refuse(reason, error, "cannot write %s: %s", path, calyx_error_text(error).text);
+	calyx_sys->unmap(chunk, CHUNK_BYTES);
+	return error;
+}
+
 /* Adds one extent, and the gap before it, to what was found. *end is how far the file has been seen. */
 static void count_extent(const struct fiemap_extent *extent, uint64_t size, uint64_t *end, struct calyx_layout *found)
 {

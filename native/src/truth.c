@@ -27,7 +27,7 @@ struct probe {
 	const char *path;
 	int fd;
 	unsigned char *block, *saved; /* a block each */
-	uint64_t blocks;	      /* of the file */
+	uint64_t size, blocks;	      /* size: of a block device that is meant, else 0; blocks: of the file */
 	char *reason;
 };
 
@@ -147,6 +147,7 @@ static int measure(const struct probe *probe, uint64_t seed, struct calyx_truth 
 static int open_target(struct probe *probe, struct calyx_truth *truth)
 {
 	struct stat status;
+	uint64_t size;
 	int error;
 
 	probe->fd = calyx_sys->open(probe->path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
@@ -157,11 +158,16 @@ static int open_target(struct probe *probe, struct calyx_truth *truth)
 	if (error)
 		return calyx_refuse(probe->reason, error, "cannot look at %s: %s", probe->path,
 				    calyx_error_text(error).text);
-	if (!S_ISREG(status.st_mode) || status.st_size < (off_t)(MIN * BLOCK_BYTES))
+	size = (uint64_t)status.st_size;
+	if (S_ISBLK(status.st_mode) && probe->size)
+		size = probe->size;
+	else if (!S_ISREG(status.st_mode))
+		size = 0;
+	if (size < MIN * BLOCK_BYTES)
 		return calyx_refuse(probe->reason, -EINVAL,
 				    "%s is not a regular file of at least %u bytes: lay one out first", probe->path,
 				    MIN * BLOCK_BYTES);
-	probe->blocks = (uint64_t)status.st_size / BLOCK_BYTES;
+	probe->blocks = size / BLOCK_BYTES;
 	truth->direct = calyx_sys->set_flags(probe->fd, O_DIRECT) == 0;
 	if (!truth->direct) {
 		/* The guest's own cache must not answer the cold reads; it will answer the hot ones, and direct says
@@ -174,7 +180,12 @@ static int open_target(struct probe *probe, struct calyx_truth *truth)
 
 int calyx_truth_measure(const char *path, uint64_t seed, struct calyx_truth *out, char *reason)
 {
-	struct probe probe = {.path = path, .fd = -1, .reason = reason};
+	return calyx_truth_measure_device(path, 0, seed, out, reason);
+}
+
+int calyx_truth_measure_device(const char *path, uint64_t size, uint64_t seed, struct calyx_truth *out, char *reason)
+{
+	struct probe probe = {.path = path, .fd = -1, .size = size, .reason = reason};
 	struct calyx_truth truth = {0};
 	void *memory;
 	int error;

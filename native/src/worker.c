@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,6 +32,7 @@ static int open_file(struct calyx_worker *w)
 	/* O_SYNC cannot be set later. */
 	int access = (calyx_rw_writes(job->rw) ? O_RDWR : O_RDONLY) | (job->sync ? O_SYNC : 0);
 	struct stat status;
+	uint64_t size;
 	int error;
 
 	w->fd = calyx_sys->open(path, access | O_CLOEXEC | O_NONBLOCK, 0);
@@ -39,11 +41,19 @@ static int open_file(struct calyx_worker *w)
 	error = calyx_sys->fstat(w->fd, &status);
 	if (error)
 		return calyx_refuse(w->open_reason, error, "cannot look at %s: %s", path, calyx_error_text(error).text);
-	if (!S_ISREG(status.st_mode))
+	size = (uint64_t)status.st_size;
+	if (job->devices && S_ISBLK(status.st_mode))
+		error = calyx_sys->ioctl(w->fd, BLKGETSIZE64, &size);
+	else if (!S_ISREG(status.st_mode))
 		return calyx_refuse(w->open_reason, -EINVAL, "%s is not a regular file", path);
-	if ((uint64_t)status.st_size < job->offset + job->size)
+	else if (calyx_rw_trims(job->rw))
+		return calyx_refuse(w->open_reason, -EINVAL, "%s is a file: only a block device can be trimmed", path);
+	if (error < 0)
+		return calyx_refuse(w->open_reason, error, "cannot ask for the size of %s: %s", path,
+				    calyx_error_text(error).text);
+	if (size < job->offset + job->size)
 		return calyx_refuse(w->open_reason, -EINVAL, "%s has %" PRIu64 " bytes; the job uses %" PRIu64, path,
-				    (uint64_t)status.st_size, job->offset + job->size);
+				    size, job->offset + job->size);
 	/* O_NONBLOCK only kept a FIFO from blocking the open; on a file it would turn full queues into EAGAIN. */
 	error = calyx_sys->set_flags(w->fd, job->direct ? O_DIRECT : 0);
 	if (error)
@@ -202,7 +212,7 @@ static int open_ring(struct calyx_worker *w)
 	int error;
 
 	if (crew->took == CALYX_SETUP_PSYNC)
-		error = calyx_psync_open(&w->ring, crew->ring_entries, w->fd);
+		error = calyx_psync_open(&w->ring, crew->ring_entries, w->fd, calyx_rw_trims(crew->job.rw));
 	else
 		error = calyx_ring_open(&w->ring, crew->ring_entries, flags, w->poller_cpu);
 	if (error == -EOPNOTSUPP)

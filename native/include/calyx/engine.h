@@ -19,7 +19,18 @@
 
 #include "calyx/histogram.h"
 
-enum calyx_rw { CALYX_READ, CALYX_WRITE, CALYX_RANDREAD, CALYX_RANDWRITE, CALYX_RW, CALYX_RANDRW };
+/* TRIM discards: of block devices only, by setup PSYNC, since what io_uring could do for it blocks as well. Where the
+ * rest speaks of writes these are meant, too. */
+enum calyx_rw {
+	CALYX_READ,
+	CALYX_WRITE,
+	CALYX_RANDREAD,
+	CALYX_RANDWRITE,
+	CALYX_RW,
+	CALYX_RANDRW,
+	CALYX_TRIM,
+	CALYX_RANDTRIM
+};
 /* PSYNC is no io_uring: one pread or pwrite after the other, for guests where io_uring is forbidden; never by auto. */
 enum calyx_setup {
 	CALYX_SETUP_AUTO,
@@ -72,6 +83,8 @@ struct calyx_distribution {
 struct calyx_job {
 	const char *const *paths; /* one a thread */
 	uint32_t paths_count;
+	bool devices; /* the paths may be block devices, whose content may be destroyed; several threads may share one
+		       */
 	enum calyx_rw rw;
 	uint64_t bs, size; /* bytes; size of each file that is used */
 	uint32_t iodepth;
@@ -231,6 +244,10 @@ int calyx_target_layout(const char *path, uint64_t size, uint64_t data_seed, uin
 int calyx_target_layout_verified(const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
 				 bool (*progress)(void *context, uint64_t written_bytes), void *context,
 				 struct calyx_layout *layout, char *reason);
+/* The same, direct, over the first bytes of what is open: a block device, whose name `path` is only told. */
+int calyx_target_fill(int fd, const char *path, uint64_t size, uint64_t data_seed, uint64_t max_bytes_per_s,
+		      bool verify, bool (*progress)(void *context, uint64_t written_bytes), void *context,
+		      uint64_t *written_bytes, char *reason);
 int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout);
 
 /* Which set-ups does this kernel accept? Bits 1u << enum calyx_setup; features as IORING_FEAT_*. 0 or -errno of
@@ -261,5 +278,7 @@ struct calyx_truth {
 	bool direct;
 };
 int calyx_truth_measure(const char *path, uint64_t seed, struct calyx_truth *truth, char *reason);
+/* The same on the first `size` bytes of a block device. */
+int calyx_truth_measure_device(const char *path, uint64_t size, uint64_t seed, struct calyx_truth *truth, char *reason);
 
 #endif
