@@ -74,9 +74,8 @@ static int watch_agent(struct watch *watch, const sigset_t *signals)
 			if (ended <= 0)
 				break;
 			if (ended == watch->agent)
-				return WIFEXITED(status)
-					       ? WEXITSTATUS(status)
-					       : clean_after(watch, "killed by signal", WTERMSIG(status));
+				return WIFEXITED(status) ? WEXITSTATUS(status)
+							 : clean_after(watch, "killed by signal", WTERMSIG(status));
 		}
 		if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
 			watch->signalled = true;
