@@ -12,6 +12,7 @@ import pytest
 from agent_process import AgentProcess, files_below
 
 from calyx_agent import protocol
+from fleet.disks import loop_disk, need_root
 
 FIO = shutil.which("fio")
 SIZE = 16 << 20
@@ -147,6 +148,28 @@ def test_a_hanging_fio_is_killed_after_its_deadline(agent: AgentProcess) -> None
     assert (exited["timed_out"], exited["signal"], exited["status"]) == (True, 9, None)
     assert "ignored TERM" in exited["why"]
     assert len(agent.pids()) == 2
+
+
+@needs_fio
+@pytest.mark.root
+def test_a_fio_that_not_even_kill_ends_is_told_as_stuck_in_the_kernel(agent: AgentProcess, target: Path) -> None:
+    """A-020 on a real disk: its file system is frozen while fio writes, so it hangs in D state until that is thawed."""
+    need_root("mkfs.ext4", "losetup", "mount", "fsfreeze")
+    with loop_disk(target, target.parent, kind="ext4", size=64 << 20):
+        command = fio_command(agent, target, "--thread", "--rw=randwrite", "--runtime=60")
+        agent.send("exec", ("hold", 2), *command, ramp_ns=0, runtime_ns=60_000 * MS, deadline_ns=1000 * MS)
+        agent.until("ready")
+        agent.arm()
+        agent.until("started")
+        subprocess.run(["fsfreeze", "--freeze", str(target)], check=True)
+        try:
+            exited = agent.until("exited", timeout_s=20)
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", str(target)], check=True)
+        assert (exited["timed_out"], exited["status"], exited["signal"]) == (True, None, None)
+        assert exited["why"] == "stuck in the kernel: not even KILL ended it within 5 s (D state?)"
+        agent.ask("clean", "cleaned")
+        agent.leave()
 
 
 def test_only_the_opening_of_the_gate_is_told_of_a_program_without_io(agent: AgentProcess) -> None:
