@@ -163,6 +163,34 @@ def check(
 
 
 @app.command(epilog=EXIT_CODES)
+def clean(
+    inventory: InventoryWord = None,
+    guest: GuestWord = None,
+    target: TargetWord = None,
+    key: KeyWord = None,
+    known_hosts: KnownHostsWord = None,
+    host_key_policy: HostKeyPolicyWord = None,
+    ssh_config: SshConfigWord = None,
+    jump: JumpWord = None,
+    limit: LimitWord = None,
+    agents: Annotated[
+        bool, typer.Option("--agents", help="Remove agents of other versions of calyx-orch from the guests, too.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; touch nothing.")] = False,
+    json_: JsonWord = False,
+) -> None:
+    """Remove what runs have left on guests whose controller or agent died; what is in use stays."""
+    from calyx_orch.commands import clean as command
+
+    named = _named(
+        inventory, guest, target, None, key=tuple(key or ()), known_hosts=known_hosts,
+        host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
+    )  # fmt: skip
+    options = command.CleanOptions(limit=tuple(limit or ()), dry_run=dry_run, agents=agents, as_json=json_)
+    raise typer.Exit(command.show(named, options))
+
+
+@app.command(epilog=EXIT_CODES)
 def bench(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="A directory on the disk to measure.")],
     rw: Annotated[

@@ -4,6 +4,7 @@ Nothing here does I/O, reads a clock or knows a file. Times are integer nanoseco
 seconds as the inventory states them. Guest names are unique within an inventory and are the key of everything.
 """
 
+from calyx_orch.model.cleaning import Cleaned, Freed, Leftover, Untouched
 from calyx_orch.model.fleet import NANOSECONDS, Connection, Guest, HostKeyPolicy, Place, Target, TransportKind
 from calyx_orch.model.measurement import (
     Answers,
@@ -39,12 +40,14 @@ __all__ = [
     "Answers",
     "Baselines",
     "Check",
+    "Cleaned",
     "ClockBound",
     "Connection",
     "CpuUse",
     "Direction",
     "Finding",
     "Found",
+    "Freed",
     "Growth",
     "Guest",
     "GuestOutcome",
@@ -53,6 +56,7 @@ __all__ = [
     "Impact",
     "Inventory",
     "Layout",
+    "Leftover",
     "LoadMode",
     "LostTime",
     "Measurement",
@@ -68,6 +72,7 @@ __all__ = [
     "Series",
     "Target",
     "TransportKind",
+    "Untouched",
     "Verdict",
     "Workload",
 ]

@@ -6,7 +6,7 @@ that they lack; `describe` gives the rows of --dry-run; `to_json` and `from_json
 
 from calyx_orch.plan.cost import PlanRow, describe
 from calyx_orch.plan.document import from_json, to_json
-from calyx_orch.plan.make import make, without
+from calyx_orch.plan.make import chosen_guests, make, without
 from calyx_orch.plan.order import engine_orders
 
-__all__ = ["PlanRow", "describe", "engine_orders", "from_json", "make", "to_json", "without"]
+__all__ = ["PlanRow", "chosen_guests", "describe", "engine_orders", "from_json", "make", "to_json", "without"]

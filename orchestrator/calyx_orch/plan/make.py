@@ -46,7 +46,7 @@ def make(
     arguments give the same plan in every process. Raises UsageError for a name that nothing has, an empty plan, or an `impact`
     that leaves no room for a round.
     """
-    guests = _chosen_guests(inventory, limit)
+    guests = chosen_guests(inventory, limit)
     chosen = _chosen_workloads(inventory, workloads)
     blocks = inventory.repetitions if repetitions is None else repetitions
     if blocks < 1:
@@ -83,7 +83,8 @@ def without(plan: Plan, missing: Mapping[str, frozenset[str]]) -> Plan:
     return cost.priced(replace(plan, rounds=tuple(kept)))
 
 
-def _chosen_guests(inventory: Inventory, limit: Sequence[str]) -> tuple[Guest, ...]:
+def chosen_guests(inventory: Inventory, limit: Sequence[str]) -> tuple[Guest, ...]:
+    """The guests that `limit` names, as `make` takes it; all without one. Raises UsageError for a name that nothing has."""
     if not limit:
         return inventory.guests
     chosen: set[str] = set()

@@ -27,6 +27,7 @@ IDLE_WITHIN_S = 2.0  # how long a target's device may stay busy before that is t
 CLOCK_COST_MAX_NS = 500  # reading a clock that is no system call away takes tens of nanoseconds
 CLOSE_TO_IT = (Check.REACH, Check.HOST_KEY, Check.LOGIN)
 BY_FACTS = (Check.IO_URING, Check.TARGET, Check.SPACE, Check.ALIGNMENT, Check.CPUS)
+HELD = "its agent lives"  # docs/protocol.md
 RAISE_LIMIT = "raise the limit (ulimit -l, LimitMEMLOCK=), or lower iodepth, bs or numjobs"
 
 
@@ -169,6 +170,7 @@ async def _inspect(one: Looked, plan: Plan) -> None:
     one.notes += preflight.left_by_the_dead(session.facts)
     for finding in preflight.guest_findings(one.guest, plan, session.facts):
         one.found(finding)
+    await _see_holders(one)
     one.asked(Check.IO_URING, Check.TARGET, Check.CPUS)
     if one.is_good(Check.TARGET):
         one.asked(Check.SPACE, Check.ALIGNMENT)
@@ -182,6 +184,21 @@ async def _inspect(one: Looked, plan: Plan) -> None:
     for engine, why in preflight.missing_baselines(plan, [session]).get(one.guest.name, {}).items():
         sentence = f"no {engine} baseline: {why}: install one there that has it"
         one.found(Finding(Check.FIO, sentence, Verdict.BAD if needed else Verdict.DOUBTFUL))
+
+
+async def _see_holders(one: Looked) -> None:
+    """Whether the run of another controller holds a target: a run would be refused there."""
+    assert one.session is not None
+    pairs: list[tuple[str, str | int]] = [("path", target.path) for target in one.guest.targets]
+    arrival = await one.session.ask(
+        "clean", (*pairs, ("list", 1)), answer="cleaned", timeout_s=preflight.FACTS_WITHIN_S
+    )
+    for kept in border.checked(arrival.message, "preflight").get("kept") or ():
+        why = str(kept.get("why"))
+        if why.startswith(HELD) and "run unknown" not in why:
+            one.found(
+                Finding(Check.TARGET, f"{kept.get('path')}: {why}: two runs at once would measure each other: wait")
+            )
 
 
 async def _try(one: Looked, plan: Plan) -> None:

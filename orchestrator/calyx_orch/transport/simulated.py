@@ -241,7 +241,7 @@ class SimulatedChannel:
             "exec": self._exec,
             "arm": self._arm,
             "stop": self._stop,
-            "clean": lambda _: self._clean(),
+            "clean": self._clean,
             "bye": lambda _: self._end(0),
         }
         if verb in ("run", "exec", "prepare", "settle", "lost") and self._held is not None:
@@ -388,11 +388,16 @@ class SimulatedChannel:
         for number, chunk in enumerate(chunks):
             self._say("output", name=name, n=number, of=len(chunks), sha256=digest, text=chunk)
 
-    def _clean(self) -> None:
+    def _clean(self, options: dict[str, list[str]]) -> None:
         stays = self._script.stays
         failed = [{"path": path, "why": "Operation not permitted"} for path in stays]
-        self._say("cleaned", removed=[path for path in self._made if path not in stays], failed=failed)
-        self._made = []
+        left: dict[str, Any] = {"list": False, "found": [], "kept": [], "freed": [], "more": False}
+        list_only = options.get("list") == ["1"]
+        removed = [] if list_only else [path for path in self._made if path not in stays]
+        self._say(
+            "cleaned", removed=removed, failed=failed, **({**left, "list": list_only} if "path" in options else {})
+        )
+        self._made = self._made if list_only else []
 
 
 def _calyx_job(options: Mapping[str, Sequence[str]]) -> Job:

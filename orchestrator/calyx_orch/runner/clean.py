@@ -1,0 +1,107 @@
+"""Remove what runs have left on guests whose controller or agent died: the agent does it, by the records in what was made.
+
+What a living agent holds stays, whoever's it is. The agent is borrowed, so a clean leaves nothing of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calyx_agent import executables as shipped
+from calyx_orch import deploy, transport
+from calyx_orch.engines import clipped
+from calyx_orch.errors import AgentError, CalyxError
+from calyx_orch.model import Cleaned, Freed, Guest, Leftover, Untouched
+from calyx_orch.runner import border, old_agents
+from calyx_orch.runner.session import Session
+
+CLEAN_WITHIN_S = 120.0  # much may be left, and a file system takes its time to free it
+LEASE_MS = 300_000  # a guest on which removing takes long hears nothing meanwhile
+ASKED_MAX = 100  # as often as not all of it fits into one answer
+
+
+async def clean(
+    guests: Sequence[Guest], *, pool: transport.Pool, dry_run: bool = False, agents: bool = False
+) -> tuple[Cleaned, ...]:
+    """Clean guests, all at once. A guest that cannot be cleaned is one with `trouble`; `agents`: old agents, too."""
+
+    async def guarded(guest: Guest) -> Cleaned:
+        try:
+            return await _clean(guest, pool, dry_run=dry_run, agents=agents)
+        except CalyxError as error:
+            return Cleaned(guest.name, dry_run, trouble=clipped(str(error)))
+        except Exception as error:  # the last net: one guest's nonsense is that guest's failure only
+            return Cleaned(guest.name, dry_run, trouble=clipped(f"unexpected: {type(error).__name__}: {error}"))
+
+    return tuple(await asyncio.gather(*map(guarded, guests)))
+
+
+async def _clean(guest: Guest, pool: transport.Pool, *, dry_run: bool, agents: bool) -> Cleaned:
+    way = await transport.connect(guest.connection, pool=pool)
+    try:
+        agent = await deploy.deploy(way, guest, borrowed=True)
+        session = Session(guest, agent)
+        session.start()
+        try:
+            await session.send("lease", (("ms", LEASE_MS),))
+            answers = await _ask(session, dry_run=dry_run)
+        finally:
+            await session.close()
+            await deploy.give_back(way, agent.made)
+        cleaned = of_answers(guest.name, answers, dry_run=dry_run)
+        if not agents:
+            return cleaned
+        old, kept, failed = await old_agents.remove(way, guest, shipped.available(), dry_run=dry_run)
+        return Cleaned(
+            guest.name, dry_run, removed=cleaned.removed, kept=cleaned.kept + kept, failed=cleaned.failed + failed,
+            freed=cleaned.freed, agents=old,
+        )  # fmt: skip
+    finally:
+        await way.close()
+
+
+async def _ask(session: Session, *, dry_run: bool) -> list[Mapping[str, Any]]:
+    """All answers, until the agent has told all; a list that cannot be told whole ends with what fits."""
+    pairs: list[tuple[str, str | int]] = [("path", target.path) for target in session.guest.targets]
+    pairs.append(("list", int(dry_run)))
+    answers: list[Mapping[str, Any]] = []
+    while len(answers) < ASKED_MAX:
+        arrival = await session.ask("clean", pairs, answer="cleaned", timeout_s=CLEAN_WITHIN_S)
+        answers.append(border.checked(arrival.message, "clean"))
+        if "found" not in answers[-1]:
+            raise AgentError("the agent on this guest is too old to clean", step="clean")
+        if not answers[-1].get("more") or dry_run or not answers[-1].get("removed"):
+            break
+    return answers
+
+
+def of_answers(guest: str, answers: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Cleaned:
+    """The agent's answers as one. Pure."""
+    gone = {path for answer in answers for path in answer.get("removed") or ()}
+    found = [_leftover(entry) for answer in answers for entry in answer.get("found") or ()]
+    removed = tuple(dict.fromkeys(one for one in found if dry_run or one.path in gone))
+    kept = dict.fromkeys(_untouched(entry) for answer in answers for entry in answer.get("kept") or ())
+    failed = dict.fromkeys(_untouched(entry) for answer in answers for entry in answer.get("failed") or ())
+    freed: dict[tuple[str, str, str | None], int] = {}
+    for answer in answers:
+        for entry in answer.get("freed") or ():
+            key = (str(entry["path"]), str(entry.get("mount") or ""), entry.get("discard"))
+            freed[key] = freed.get(key, 0) + int(entry.get("bytes") or 0)
+    return Cleaned(
+        guest, dry_run, removed=removed, kept=tuple(kept), failed=tuple(failed),
+        freed=tuple(Freed(path, mount, count, discard) for (path, mount, discard), count in freed.items() if count),
+    )  # fmt: skip
+
+
+def _leftover(entry: Mapping[str, Any]) -> Leftover:
+    return Leftover(
+        path=str(entry["path"]), kind=str(entry.get("kind") or "files"), run=str(entry.get("run") or ""),
+        by=str(entry.get("by") or ""), since_s=int(entry.get("since_s") or 0), files=int(entry.get("files") or 0),
+        bytes=int(entry.get("bytes") or 0),
+    )  # fmt: skip
+
+
+def _untouched(entry: Mapping[str, Any]) -> Untouched:
+    return Untouched(str(entry.get("path") or ""), str(entry.get("why") or "no reason given"))
