@@ -26,7 +26,8 @@
 #define CLOSE_TIMEOUT_NS (7 * SECOND_NS)
 #define PARKED_NS (3600 * SECOND_NS)
 #define STACK_BYTES (256u << 10)
-#define RING_ENTRIES_MIN 8 /* room for timers beside a short queue */
+#define RING_ENTRIES_MIN 8
+#define RING_TIMERS 2
 
 uint32_t calyx_crew_await(struct calyx_crew *crew, uint32_t from, uint64_t until_ns)
 {
@@ -86,6 +87,19 @@ static void *thread_main(void *argument)
 
 /* ---- opening ---- */
 
+/* A poller shows completions before it shows that the places of their submissions are free again, so what it took in
+ * one go and all that may follow have places side by side. Else a full queue would leave nothing in flight, and the
+ * thread asleep. */
+static uint32_t ring_entries(const struct calyx_job *job)
+{
+	uint32_t wanted = job->setup == CALYX_SETUP_SQPOLL ? 2 * (job->iodepth + RING_TIMERS) : job->iodepth;
+	uint32_t entries = RING_ENTRIES_MIN;
+
+	while (entries < wanted)
+		entries *= 2;
+	return entries;
+}
+
 static int copy_job(struct calyx_crew *crew, const struct calyx_job *job)
 {
 	uint64_t intervals = 0;
@@ -96,9 +110,7 @@ static int copy_job(struct calyx_crew *crew, const struct calyx_job *job)
 	if (job->interval_ns)
 		intervals = (job->runtime_ns + job->interval_ns - 1) / job->interval_ns;
 	crew->intervals_count = (uint32_t)intervals;
-	crew->ring_entries = RING_ENTRIES_MIN;
-	while (crew->ring_entries < job->iodepth)
-		crew->ring_entries *= 2;
+	crew->ring_entries = ring_entries(job);
 
 	crew->paths = calloc(job->paths_count, sizeof(*crew->paths));
 	crew->workers = calloc(job->paths_count, sizeof(*crew->workers));

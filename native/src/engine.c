@@ -216,18 +216,26 @@ static bool arm_timer(struct calyx_worker *w, struct __kernel_timespec *length, 
 	return true;
 }
 
-/* A pace timer in flight is never late for a later I/O: due times only grow. */
-static void arm_timers(struct calyx_worker *w)
+/* A pace timer in flight is never late for a later I/O: due times only grow. False when the queue has no room for a
+ * timer: a sleep would then not end when it must. */
+static bool arm_timers(struct calyx_worker *w)
 {
 	uint64_t next_ns;
 
-	if (!w->tick_due_ns && arm_timer(w, &w->tick_time, TICK_NS, CALYX_DATA_TICK))
+	if (!w->tick_due_ns) {
+		if (!arm_timer(w, &w->tick_time, TICK_NS, CALYX_DATA_TICK))
+			return false;
 		w->tick_due_ns = w->now_ns + TICK_NS;
+	}
 	if (w->draining || !w->timed || !w->free_count || w->pace_timer_ns)
-		return;
+		return true;
 	next_ns = due_ns(w);
-	if (next_ns > w->now_ns && arm_timer(w, &w->pace_time, next_ns - w->now_ns, CALYX_DATA_PACE))
-		w->pace_timer_ns = next_ns;
+	if (next_ns <= w->now_ns)
+		return true;
+	if (!arm_timer(w, &w->pace_time, next_ns - w->now_ns, CALYX_DATA_PACE))
+		return false;
+	w->pace_timer_ns = next_ns;
+	return true;
 }
 
 /* The poller fills the queue by itself, so look for a while before going to sleep; sleeping is the way out when it does
@@ -293,8 +301,7 @@ static void wait(struct calyx_worker *w)
 		wait_polling(w);
 		return;
 	}
-	arm_timers(w);
-	if (calyx_ring_has_completions(&w->ring)) {
+	if (!arm_timers(w) || calyx_ring_has_completions(&w->ring)) {
 		submit(w);
 		return;
 	}
