@@ -244,9 +244,11 @@ async def _lay_out_scratch(session: Session, plan: Plan, mine: Sequence[Round]) 
     work = str(session.agent.hello["work"])
     pairs: tuple[tuple[str, str | int], ...] = (("path", work), ("size", size), ("files", 1), ("seed", plan.seed))
     arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=preparing.REHEARSE_WITHIN_S)
-    (file,) = border.checked(arrival.message, "prepare")["files"]
+    files = border.checked(arrival.message, "prepare")["files"]
+    if len(files) != 1:
+        raise AgentError(f"{len(files)} files were laid out for 1 asked for", step="prepare")
     jobs = max(round_.workload.numjobs for round_ in mine)
-    session.files = {round_.target: (str(file["path"]),) * jobs for round_ in mine}
+    session.files = {round_.target: (str(files[0]["path"]),) * jobs for round_ in mine}
 
 
 def _on_scratch(workload: Workload) -> Workload:
