@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -223,7 +224,9 @@ def test_like_guests_are_calibrated_once_and_pinned_in_the_plan(tmp_path: Path) 
     (took,) = {(m.setup["took"], m.setup["refill"]) for m in record.measurements}
     assert took == (pins["good1"].setup, pins["good1"].refill)
     trials = [event for event in events_of(folder) if event["event"] == "trial"]
-    assert len(trials) == 8 * 3
+    tried = Counter((event["trial"]["candidate"]["setup"], event["trial"]["candidate"]["refill"]) for event in trials)
+    assert len(tried) == 8
+    assert all(3 <= count <= 9 for count in tried.values()), tried
     assert {event["guest"] for event in trials} == {"good1"}
     _, again = run(plan, tmp_path, runner.Cache(path))
     assert {pin.how for pin in archive.read(again.path).plan.pins} == {"cached"}

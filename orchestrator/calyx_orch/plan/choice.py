@@ -1,7 +1,7 @@
 """`setup: auto` by evidence: which set-ups are tried, on which guest of a group, and which of them is chosen. Pure.
 
-The rule: the least CPU per I/O among those with at least 0.98 of the best IOPS and at most 1.05 of the best P99. Each figure is the
-median of a candidate's trials, so that one disturbed second does not decide.
+The rule: the least CPU per I/O among those with at least 0.98 of the best IOPS and at most 1.05 of the best P99. Whether the trials are
+enough to hold it against is a matter of `plan.trials`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
-from calyx_orch import units
 from calyx_orch.model import Impact, Round, Workload
 
 IOPS_MIN = 0.98
 P99_MAX = 1.05
+ROUNDING = 1 + 1e-9  # figures at their bounds keep them
 SETUPS = ("defer", "coop", "plain", "sqpoll")  # in the order in which equals are preferred
 REFILLS = ("each", "batch")
 POLLER_CPUS_MIN = 2
@@ -83,61 +81,39 @@ def candidates(workload: Workload, *, offered: Sequence[str], cpus: int | None) 
     return tuple(Candidate(setup, refill) for setup in setups for refill in refills)
 
 
-def interleaved(tried: Sequence[Candidate], rounds: int) -> Iterable[Candidate]:
-    """All candidates in turn, every other turn backwards, so that a drift of the disk falls on all alike."""
-    for number in range(rounds):
-        yield from tried if number % 2 == 0 else tuple(reversed(tried))
+def within_bounds(figures: Sequence[Figures]) -> list[Figures]:
+    """Those that keep both bounds of the rule: IOPS near the best, P99 near the best."""
+    return [one for one in quick(figures) if one.p99_ns <= P99_MAX * ROUNDING * min(each.p99_ns for each in figures)]
 
 
-def choose(trials: Sequence[Trial]) -> Choice:
-    """The candidate by the rule above. Raises ValueError without any trial that did I/O."""
-    by_candidate: dict[Candidate, list[Trial]] = {}
-    for trial in trials:
-        if trial.iops > 0:
-            by_candidate.setdefault(trial.candidate, []).append(trial)
-    if not by_candidate:
-        raise ValueError("no trial did any I/O")
-    figures = [_Figures.of(candidate, found) for candidate, found in by_candidate.items()]
+def quick(figures: Sequence[Figures]) -> list[Figures]:
+    """Those that keep the bound of IOPS: never none."""
     best_iops = max(one.iops for one in figures)
-    quick = [one for one in figures if one.iops >= IOPS_MIN * best_iops]
-    best_p99 = min(one.p99_ns for one in figures)
-    fair = [one for one in quick if one.p99_ns <= P99_MAX * best_p99]
-    if fair:
-        won = min(fair, key=lambda one: (one.cpu_ns_per_io, _rank(one.candidate)))
-        rule = f"least CPU per I/O of {len(fair)} that keep 0.98 of the best IOPS and 1.05 of the best P99"
-    else:  # who is quickest has a longer tail than another: the tail decides among the quick ones
-        won = min(quick, key=lambda one: (one.p99_ns, one.cpu_ns_per_io, _rank(one.candidate)))
-        rule = "none keeps both 0.98 of the best IOPS and 1.05 of the best P99: the lowest P99 of those with the IOPS"
-    return Choice(won.candidate, f"{won.candidate}: {rule}, of {len(figures)} tried ({won.told(best_iops)})")
+    return [one for one in figures if one.iops * ROUNDING >= IOPS_MIN * best_iops]
+
+
+def cheapest(figures: Sequence[Figures]) -> Figures:
+    """The least CPU per I/O."""
+    return min(figures, key=lambda one: (one.cpu_ns_per_io, rank(one.candidate)))
+
+
+def calmest(figures: Sequence[Figures]) -> Figures:
+    """The lowest P99: where who is quickest has a longer tail than another, the tail decides among the quick ones."""
+    return min(figures, key=lambda one: (one.p99_ns, one.cpu_ns_per_io, rank(one.candidate)))
 
 
 @dataclass(frozen=True)
-class _Figures:
+class Figures:
+    """What is held against the rule. What is unknown is infinite: as bad as can be."""
+
     candidate: Candidate
     iops: float
     p99_ns: float
     cpu_ns_per_io: float
 
-    @classmethod
-    def of(cls, candidate: Candidate, trials: Sequence[Trial]) -> _Figures:
-        """Medians; what is unknown in every trial is as bad as can be."""
-        p99s = [trial.p99_ns for trial in trials if trial.p99_ns is not None]
-        cpus = [trial.cpu_ns_per_io for trial in trials if trial.cpu_ns_per_io is not None]
-        return cls(
-            candidate,
-            median(trial.iops for trial in trials),
-            median(p99s) if p99s else math.inf,
-            median(cpus) if cpus else math.inf,
-        )
 
-    def told(self, best_iops: float) -> str:
-        """Its figures in words."""
-        p99 = units.format_latency(self.p99_ns) if math.isfinite(self.p99_ns) else units.UNKNOWN
-        cpu = units.format_latency(self.cpu_ns_per_io) if math.isfinite(self.cpu_ns_per_io) else units.UNKNOWN
-        return f"{self.iops / best_iops:.2f} of the best IOPS, P99 {p99}, CPU per I/O {cpu}"
-
-
-def _rank(candidate: Candidate) -> tuple[int, int]:
+def rank(candidate: Candidate) -> tuple[int, int]:
+    """The order in which equals are preferred."""
     return SETUPS.index(candidate.setup) if candidate.setup in SETUPS else len(SETUPS), REFILLS.index(candidate.refill)
 
 

@@ -18,10 +18,9 @@ from calyx_orch import clock, engines
 from calyx_orch.analysis.histogram import merge, percentile_or_none
 from calyx_orch.errors import AgentError, CalyxError
 from calyx_orch.model import Answers, Measurement, Pin, Plan, Round, Workload
-from calyx_orch.plan import choice
+from calyx_orch.plan import choice, trials
 from calyx_orch.runner.session import Session
 
-TRIALS_EACH = 3
 TRIAL_S = 1.0
 TRIAL_RAMP_S = 0.25
 LEAD_NS = 50_000_000
@@ -208,13 +207,25 @@ class Calibration:
             raise ValueError("the kernel offers no set-up")
         if len(tried) == 1:
             return choice.Choice(tried[0], f"{tried[0]}: it is the only one that this kernel takes")
-        trials = []
+        turns: list[dict[choice.Candidate, choice.Trial]] = []
+        began_s = time.monotonic()
+        while not isinstance(after := trials.step(tried, turns, spent_s=time.monotonic() - began_s), choice.Choice):
+            turn, refused = await self._turn(session, round_, after)
+            tried = tuple(one for one in tried if one not in refused)
+            if not tried:
+                raise ValueError(f"every set-up was refused: {'; '.join(refused.values())}")
+            turns.append(turn)
+        return after
+
+    async def _turn(
+        self, session: Session, round_: Round, order: Sequence[choice.Candidate]
+    ) -> tuple[dict[choice.Candidate, choice.Trial], dict[choice.Candidate, str]]:
+        """One trial of each, and those that the agent refused, with its reason."""
+        turn: dict[choice.Candidate, choice.Trial] = {}
         refused: dict[choice.Candidate, str] = {}
-        for candidate in choice.interleaved(tried, TRIALS_EACH):
-            if candidate in refused:
-                continue
+        for candidate in order:
             try:
-                trial = await self._trial(session, round_, candidate)
+                trial = turn[candidate] = await self._trial(session, round_, candidate)
             except AgentError as error:
                 if error.step != "run":
                     raise
@@ -223,8 +234,7 @@ class Calibration:
             self.note(
                 "trial", time.monotonic_ns(), guest=session.guest.name, workload=round_.workload.name, trial=trial
             )
-            trials.append(trial)
-        return choice.choose(trials)
+        return turn, refused
 
     async def _trial(self, session: Session, round_: Round, candidate: choice.Candidate) -> choice.Trial:
         """One second of one candidate. Raises AgentError, with step `run` when the agent refuses the set-up."""
