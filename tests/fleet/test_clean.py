@@ -9,6 +9,7 @@ import hashlib
 import os
 import platform
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, inventory_yaml
 from calyx_orch.store import archive
+from fleet.disks import loop_disk, need_root
 from fleet.whole_runs import (
     TINY,
     Ended,
@@ -96,6 +98,36 @@ async def test_what_a_killed_run_left_is_listed_then_removed_and_then_nothing_is
     assert "Would remove" in listed.err
     assert "vm_host's thin disk" in ended.err or "given back" in ended.err
     assert "Nothing is left by the dead on 2 guests." in again.out
+
+
+async def test_after_a_reboot_in_the_middle_the_records_still_tell_and_the_host_gets_its_bytes_by_a_trim(
+    tmp_path: Path,
+) -> None:
+    """The disk is taken away from under a killed run and mounted anew. Its image, a thin disk, shrinks when it is trimmed as told."""
+    need_root("mkfs.ext4", "losetup", "mount", "fstrim")
+    async with guests_up(1, tmp_path) as fleet:
+        (guest,) = fleet.guests
+        with loop_disk(guest.data, tmp_path, kind="ext4", size=160 << 20) as disk:
+            image = next(tmp_path.glob("ext4-*.img"))  # noqa: ASYNC240 - a directory of this test
+            subprocess.run(["fstrim", guest.data], check=True, timeout=60)  # thin from now on
+            await killed_in_a_round(fleet, tmp_path)
+            subprocess.run(["umount", guest.data], check=True, timeout=60)
+            subprocess.run(["mount", disk.device, guest.data], check=True, timeout=60)
+            (left,) = left_in(guest)
+            ended = await clean(fleet, tmp_path, "--json")
+            assert left_in(guest) == []
+            subprocess.run(["sync", "-f", guest.data], check=True, timeout=60)
+            held = image.stat().st_blocks * 512
+            subprocess.run(["fstrim", guest.data], check=True, timeout=60)
+            given_back = held - image.stat().st_blocks * 512
+        await nothing_left(fleet)
+    assert ended.status == 0, ended.err
+    told = by_guest(ended)["guest1"]
+    assert [one["path"] for one in told["removed"] if one["kind"] == "files"] == [str(left)]
+    (freed,) = told["freed"]
+    assert (freed["mount"], freed["discard"]) == (str(guest.data), "fstrim")
+    assert f"run `sudo fstrim {guest.data}` on the guest" in ended.err.replace("\n", "")
+    assert given_back >= freed["bytes"] >= 8 << 20, "nothing of it had been given back before the trim"
 
 
 async def test_names_alone_are_no_reason_to_remove_anything(tmp_path: Path) -> None:
