@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -135,6 +141,59 @@ def test_no_standard_output_at_all_is_no_trouble(inventory: Path) -> None:
     done = run(inventory, shell=">&- 2>&-")
     assert done.returncode == 0
     check_whole(inventory)
+
+
+@pytest.mark.parametrize("kind", ["terminal", "pipe"])
+def test_a_display_that_takes_nothing_holds_up_no_run(kind: str, inventory: Path) -> None:
+    """Ctrl-S on the terminal, or a reader that reads nothing, from the first round on: the run ends all the same.
+
+    What was to be shown comes when the display goes on: all phases in their order, then the sentence.
+    """
+    out = inventory.parent / "run"
+    text = inventory.read_text().replace("repetitions: 1", "repetitions: 3").replace("runtime: 0.5s", "runtime: 1.5s")
+    inventory.write_text(text)
+    ours, theirs = pty.openpty() if kind == "terminal" else os.pipe()
+    if kind == "terminal":
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    else:
+        fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, 4096)
+        os.write(theirs, b"x" * 4096)  # full from the start
+    process = subprocess.Popen(
+        [*COMMAND, str(inventory), "--out", str(out)], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    if kind == "terminal":
+        while b"round 1 of" not in said:
+            said += os.read(ours, 1 << 16)
+        os.write(ours, b"\x13")
+    deadline = time.monotonic() + WITHIN_S
+    while not (out / "run.json").exists() or archive.read(out).status != "finished":
+        assert time.monotonic() < deadline, "the run waits for its display"
+        time.sleep(0.1)
+    assert process.poll() is None, "it has not shown its end yet"
+    if kind == "terminal":
+        os.write(ours, b"\x11")
+    told = [said]
+    reader = threading.Thread(target=_read_all, args=(ours, told), daemon=True)
+    reader.start()
+    assert process.wait(WITHIN_S) == 0
+    reader.join(10)
+    os.close(ours)
+    shown = b"".join(told).decode(errors="replace")
+    phases = re.findall(r"round (\d) of 3: block [^\n]*\(2 guests\)", shown)
+    assert phases == ["1", "2", "3"]
+    assert shown.index("round 3 of 3") < shown.rindex("report:")
+    check_whole(inventory)
+
+
+def _read_all(descriptor: int, told: list[bytes]) -> None:
+    try:
+        while data := os.read(descriptor, 1 << 16):
+            told.append(data)
+    except OSError:  # the terminal's other side is gone
+        return
 
 
 def test_a_terminal_without_unicode_gets_likenesses(inventory: Path) -> None:

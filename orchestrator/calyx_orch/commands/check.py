@@ -10,6 +10,7 @@ from calyx_orch.commands import run as running
 from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FINE, EXIT_GUEST_FAILED, UsageError
 from calyx_orch.model import Inventory, Plan, Readiness
 from calyx_orch.report import readiness, screen
+from calyx_orch.report.aside import Aside
 from calyx_orch.report.live import PlainLive, Silent
 from calyx_orch.runner import check
 
@@ -22,8 +23,11 @@ def show(inventory: Inventory, options: running.RunOptions) -> int:
     plan = running.plan_of(inventory, options)
     passphrases = transport.unlock(guest.connection for guest in plan.inventory.guests)
     console = screen.console(stderr=options.as_json)
-    live = Silent() if options.quiet else PlainLive(console)
-    found, notes = asyncio.run(_look(plan, passphrases, live.phase))
+    live = Aside(Silent() if options.quiet else PlainLive(console))
+    try:
+        found, notes = asyncio.run(_look(plan, passphrases, live.phase))
+    finally:
+        live.close(within_s=None)
     refusal = _refusal(plan)
     told = (*plan.notes, *notes, *((refusal,) if refusal else ()))
     readiness.show(found, told, console)

@@ -29,6 +29,7 @@ from calyx_orch.inventory import jobs
 from calyx_orch.model import HostKeyPolicy, Inventory, Plan, RunRecord
 from calyx_orch.names import is_workload
 from calyx_orch.report import screen
+from calyx_orch.report.aside import Aside
 from calyx_orch.report.live import Live, live_for
 from calyx_orch.store import archive
 
@@ -122,10 +123,11 @@ async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: 
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
     full: FolderError | None = None
     signal_number = 0
+    live = Aside(live_for(console, quiet=options.quiet))
     try:
         cache = runner.Cache(runner.cache_path(), fresh=options.recalibrate)
         async with transport.Pool(passphrases=passphrases) as pool:
-            signal_number = await _run(plan, folder, live_for(console, quiet=options.quiet), cache, pool)
+            signal_number = await _run(plan, folder, live, cache, pool)
     except FolderError as error:
         full = error
     except RefusedError as error:
@@ -133,6 +135,7 @@ async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: 
         raise RefusedError(f"{error}\nrun folder: {folder.path} {kept}") from error
     finally:
         folder.close()
+        live.close(within_s=None)  # everything is kept; now the terminal may take its time
     try:
         record = archive.read(folder.path)
         tell(record, console, as_json=options.as_json)
