@@ -1,7 +1,7 @@
-"""The run folder: plain files that can be read with `cat`, flushed to the disk after every round.
+"""The run folder: plain files that can be read with `cat`, flushed to the disk after every round, while the next one settles.
 
     RUN/
-      run.json              id, when, status, outcomes of the guests, notes   (rewritten when the run ends)
+      run.json              id, when, status, outcomes of the guests, notes, when it was resumed   (rewritten when it ends)
       plan.json             every round, layout and seed
       inventory.yaml        the text that was run, as it was read
       facts.json            what each guest said of itself
@@ -9,6 +9,10 @@
       journal.jsonl         what happened, an event a line
       measurements.jsonl    one measurement a line
       raw/0001-NAME/GUEST/  the guest's answers to one round: messages.json and each document as it came
+      aside-1/              what the first resume put aside: rounds whose block was not whole; nothing reads it
+
+A controller may be killed at any write: files are written beside and renamed, and of the two that are appended to a last line that
+is not whole is left out when they are read. While a controller is at work it holds a lock on the journal.
 
 Folders are 0700 and files 0600. Names made from guests' or workloads' names are percent-encoded.
 """
@@ -18,10 +22,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import fcntl
 import json
 import os
+import platform
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,27 +37,35 @@ import pydantic
 
 from calyx_orch import plan as planning
 from calyx_orch.errors import FolderError, UsageError
-from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Round, RunRecord
+from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Resumed, Round, RunRecord
 
 UNFIT_MAX = 4000  # characters of a journal entry that is no strict JSON
 
+Entry = Mapping[str, Any]  # one line of the journal
+
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)
 _FOUND = pydantic.TypeAdapter(tuple[Found, ...])
+_RESUMED = pydantic.TypeAdapter(tuple[Resumed, ...])
 _OUTCOMES = pydantic.TypeAdapter(tuple[GuestOutcome, ...])
 
 
 class RunFolder:
-    """One run on disk, being written. All methods write through to the disk before they return.
+    """One run on disk, being written. What is written survives the controller's death at once, and the machine's from `flush` on.
 
     Each raises FolderError when the disk does not take it; what was written before stays whole.
     """
 
-    def __init__(self, path: Path, run_id: str, started_at: str) -> None:
+    def __init__(self, path: Path, run_id: str, started_at: str, resumed: tuple[Resumed, ...] = ()) -> None:
         self.path = path
         self.run_id = run_id
         self.started_at = started_at
+        self.resumed = resumed
         self._journal = _open_private(path / "journal.jsonl", os.O_APPEND)
+        if not _lock(self._journal):
+            os.close(self._journal)
+            raise UsageError(f"the run in {path} is still going on: {_controller(path)} is at work on it")
         self._measurements = _open_private(path / "measurements.jsonl", os.O_APPEND)
+        self._unflushed: list[Path] = []  # answers that were written and may not have reached the disk
 
     @classmethod
     def create(cls, parent: Path, plan: Plan, *, path: Path | None = None) -> RunFolder:
@@ -80,7 +95,56 @@ class RunFolder:
             raise UsageError(f"{error}; nothing was started: name another folder with --out") from error
         return run
 
-    def note(self, event: str, at_ns: int, **details: Any) -> None:
+    @classmethod
+    def reopen(cls, path: Path) -> tuple[RunFolder, RunRecord, tuple[Entry, ...]]:
+        """A run whose controller ended, to be continued: the folder, what is in it, and its journal.
+
+        Of the journal and the measurements a last line that is not whole is cut off. Raises UsageError when there is no run, or
+        when it is still going on.
+        """
+        if not (path / "run.json").is_file():
+            raise UsageError(f"{path} is not a run folder: it holds no run.json")
+        head = _parsed(path / "run.json")
+        try:
+            run = cls(path, head["run_id"], head["started_at"], _RESUMED.validate_python(head.get("resumed", ())))
+        except OSError as error:
+            raise UsageError(f"cannot write in the run folder {path}: {error.strerror}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{path}: cannot read run.json: {error}") from error
+        try:
+            with _writing(path):
+                for name, is_whole in (("journal.jsonl", _is_entry), ("measurements.jsonl", _is_measurement)):
+                    _cut_torn_lines(path / name, is_whole)
+                for torn in path.glob("*.tmp"):
+                    torn.unlink()
+            return run, read(path), journal(path)
+        except BaseException:
+            run.close()
+            raise
+
+    def resume(self, resumed: Resumed, kept: frozenset[int], **details: Any) -> None:
+        """Note that the run goes on with the rounds `kept`; what else was measured is put aside, where nothing reads it."""
+        self.note("resumed", time.monotonic_ns(), sync=True, at=resumed.at, kept=sorted(kept), **details)
+        self.resumed = (*self.resumed, resumed)
+        aside = self.path / f"aside-{len(self.resumed)}"
+        lines = (self.path / "measurements.jsonl").read_bytes().splitlines(keepends=True)
+        stay = [line for line in lines if json.loads(line)["round_index"] in kept]
+        go = [line for line in lines if json.loads(line)["round_index"] not in kept]
+        raw = [one for one in (self.path / "raw").iterdir() if _index_of(one) not in kept]
+        with _writing(aside):
+            if go or raw:
+                (aside / "raw").mkdir(mode=0o700, parents=True, exist_ok=True)
+                aside.chmod(0o700)
+            if go:
+                _write(aside / "measurements.jsonl", b"".join(go).decode())
+                _write(self.path / "measurements.jsonl", b"".join(stay).decode())
+                os.close(self._measurements)
+                self._measurements = _open_private(self.path / "measurements.jsonl", os.O_APPEND)
+            for one in raw:
+                one.replace(aside / "raw" / one.name)
+        self.finish(status="running", outcomes=(), notes=())
+
+    def note(self, event: str, at_ns: int, *, sync: bool = False, **details: Any) -> None:
         """Add one event to the journal. `at_ns` is the controller's monotonic clock."""
         try:
             line = json.dumps({"at_ns": at_ns, "event": event, **details}, default=_plain, allow_nan=False)
@@ -89,7 +153,7 @@ class RunFolder:
                 {"at_ns": at_ns, "event": event, "details": repr(details)[:UNFIT_MAX], "unfit": str(error)}
             )
         with _writing(self.path / "journal.jsonl"):
-            _append(self._journal, line + "\n", sync=False)
+            _append(self._journal, line + "\n", sync=sync)
 
     def keep_plan(self, plan: Plan) -> None:
         """Write the plan anew, with what was decided on the way: set-ups, buffers, rounds of searches."""
@@ -115,16 +179,36 @@ class RunFolder:
             "held_start_ns": answers.held_start_ns,
             "lost_time": None if answers.lost_time is None else dataclasses.asdict(answers.lost_time),
         }
-        _write(folder / "messages.json", json.dumps(head, indent=1, default=_plain))
+        self._keep_raw(folder / "messages.json", json.dumps(head, indent=1, default=_plain))
         for name, text in answers.documents.items():
-            _write(folder / ("%" + name if name == "messages.json" else _safe(name)), text)
+            self._keep_raw(folder / ("%" + name if name == "messages.json" else _safe(name)), text)
+
+    def _keep_raw(self, path: Path, text: str) -> None:
+        """Write a file in place: until its round is done nothing reads it, and `flush` makes it last."""
+        with _writing(path):
+            descriptor = _open_private(path, os.O_TRUNC)
+            try:
+                _append(descriptor, text, sync=False)
+            finally:
+                os.close(descriptor)
+        self._unflushed.append(path)
+
+    def flush(self) -> None:
+        """Make all that was written so far last, in the order in which it is relied on. May run in a thread of its own."""
+        waiting, self._unflushed = self._unflushed, []
+        with _writing(self.path):
+            for path in waiting:
+                _sync(path)
+            for folder in dict.fromkeys(path.parent for path in waiting):
+                _sync(folder)
+            for descriptor in (self._measurements, self._journal):
+                os.fsync(descriptor)
 
     def keep_measurements(self, measurements: Iterable[Measurement]) -> None:
-        """Append a round's measurements and flush everything to the disk."""
+        """Append a round's measurements."""
         lines = b"".join(_MEASUREMENT.dump_json(measurement) + b"\n" for measurement in measurements)
         with _writing(self.path / "measurements.jsonl"):
-            _append(self._measurements, lines.decode(), sync=True)
-            os.fsync(self._journal)
+            _append(self._measurements, lines.decode(), sync=False)
 
     def finish(self, *, status: str, outcomes: tuple[GuestOutcome, ...], notes: tuple[str, ...]) -> None:
         """Write how the run stands: `running`, `finished`, `interrupted` or `failed`."""
@@ -134,6 +218,8 @@ class RunFolder:
             "status": status,
             "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
             "notes": list(notes),
+            "resumed": [dataclasses.asdict(one) for one in self.resumed],
+            "controller": f"process {os.getpid()} on {platform.node()}",
         }
         _write(self.path / "run.json", json.dumps(head, indent=1))
 
@@ -154,6 +240,7 @@ def read(path: Path) -> RunRecord:
     try:
         plan = planning.from_json((path / "plan.json").read_text(encoding="utf-8"))
         outcomes = _OUTCOMES.validate_python(head["outcomes"])
+        resumed = _RESUMED.validate_python(head.get("resumed", ()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: cannot read the run: {error}") from error
     found = _FOUND.validate_json((path / "found.json").read_bytes()) if (path / "found.json").is_file() else ()
@@ -170,7 +257,61 @@ def read(path: Path) -> RunRecord:
         status="interrupted" if head["status"] == "running" else head["status"],
         notes=(*head["notes"], *cut),
         found=found,
+        resumed=resumed,
     )
+
+
+def journal(path: Path) -> tuple[Entry, ...]:
+    """The events of a run in their order. What is no event, such as a last line that was cut off, is left out."""
+    lines = (path / "journal.jsonl").read_bytes().split(b"\n") if (path / "journal.jsonl").is_file() else []
+    return tuple(json.loads(line) for line in lines if _is_entry(line))
+
+
+def _is_entry(line: bytes) -> bool:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(entry, dict) and isinstance(entry.get("event"), str)
+
+
+def _is_measurement(line: bytes) -> bool:
+    try:
+        _MEASUREMENT.validate_json(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _cut_torn_lines(path: Path, is_whole: Callable[[bytes], bool]) -> None:
+    """Cut off the end of a file of lines from where on nothing is whole: after a crash it may be torn, or hold zeros."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    while lines and not (lines[-1].endswith(b"\n") and is_whole(lines[-1])):
+        lines.pop()
+    os.truncate(path, sum(map(len, lines)))
+
+
+def _index_of(raw: Path) -> int:
+    number = raw.name.partition("-")[0]
+    return int(number) if number.isdigit() else -1
+
+
+def _lock(descriptor: int) -> bool:
+    """Hold the journal for this controller; the kernel lets go of it however the controller ends. False: another holds it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
+
+
+def _controller(path: Path) -> str:
+    try:
+        return f"its controller ({json.loads((path / 'run.json').read_text(encoding='utf-8'))['controller']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its controller"
 
 
 def _read_measurements(path: Path) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
@@ -231,9 +372,19 @@ def _write(path: Path, text: str) -> None:
             finally:
                 os.close(descriptor)
             temporary.replace(path)
+            _sync(path.parent)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _sync(path: Path) -> None:
+    """Make what a file holds last, or a new name in a folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,89 @@
+"""Nights in a row: the points of the store grouped into series, with incidents, suspects, and what cannot be said yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from calyx_orch.analysis import regression
+from calyx_orch.analysis.regression import Direction, Incident, Suspect
+
+BETTER: dict[str, Direction] = {
+    "throughput_bytes_per_s": "higher",
+    "iops": "higher",
+    "p50_ns": "lower",
+    "p99_ns": "lower",
+    "p999_ns": "lower",
+    "cv_within_run": "lower",
+    "cpu_ns_per_io": "lower",
+}
+
+
+class Point(NamedTuple):
+    """One night of one series."""
+
+    run_id: str
+    started_at: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Track:
+    """One series: what it is of, its nights in order, and how many older ones were of another make and are left out."""
+
+    name: str
+    what: str
+    points: tuple[Point, ...]
+    broke_at: str = ""  # since when the series is as it is now, where it was otherwise before
+    others: int = 0
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The figures of all nights."""
+        return tuple(point.value for point in self.points)
+
+
+@dataclass(frozen=True)
+class History:
+    """All series of one metric, with incidents in order of opening and the suspects of the last night."""
+
+    metric: str
+    tracks: tuple[Track, ...]
+    incidents: tuple[Incident, ...]
+    suspects: dict[str, Suspect]
+
+
+class Night(NamedTuple):
+    """A row of the store's trend, as far as histories need it."""
+
+    run_id: str
+    started_at: str
+    name: str
+    what: str
+    series_key: str
+    value: float
+
+
+def tracks_of(nights: Iterable[Night]) -> tuple[Track, ...]:
+    """Group nights by place and I/O; a new make of guest, set-up or workload begins a new series, of which the last is shown."""
+    gathered: dict[tuple[str, str], list[Night]] = {}
+    for night in nights:
+        gathered.setdefault((night.name, night.what), []).append(night)
+    return tuple(_track(name, what, mine) for (name, what), mine in gathered.items())
+
+
+def history(metric: str, nights: Iterable[Night]) -> History:
+    """Find incidents and suspects of every series together."""
+    tracks = tracks_of(nights)
+    series = {f"{track.name} {track.what}": track.values for track in tracks}
+    better = BETTER[metric]
+    return History(metric, tracks, regression.incidents(series, better), regression.suspects(series, better))
+
+
+def _track(name: str, what: str, nights: Sequence[Night]) -> Track:
+    now = nights[-1].series_key
+    mine = [night for night in nights if night.series_key == now]
+    others = len(nights) - len(mine)
+    points = tuple(Point(night.run_id, night.started_at, night.value) for night in mine)
+    return Track(name, what, points, mine[0].started_at if others else "", others)

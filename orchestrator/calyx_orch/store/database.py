@@ -1,0 +1,326 @@
+"""The index of run folders: SQLite by default, PostgreSQL for teams, the same statements on both.
+
+    sqlite:///FILE                          one file, 0600; several processes may read and write it at once
+    postgresql://USER@HOST/DATABASE         with the extra `postgresql` (psycopg 3)
+
+A run is indexed in one transaction, so a reader sees it whole or not at all. Everything in here but baselines is made again by
+`calyx-orch index`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from calyx_orch.analysis.scopes import ScopeRow
+from calyx_orch.errors import UsageError
+from calyx_orch.model import Histogram, RunRecord, Series
+from calyx_orch.store import migrations, packing, tables
+
+ENVIRONMENT = "CALYX_ORCH_STORE"
+BUSY_TIMEOUT_S = 30.0
+METRICS = ("throughput_bytes_per_s", "iops", "p50_ns", "p99_ns", "p999_ns", "cv_within_run", "cpu_ns_per_io")
+_WRITES = "calyx_writes"
+_FIGURE = ("scope", "name", "target", "workload", "engine", "load", "series_key", "guests", "units", *METRICS)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as lists show it."""
+
+    run_id: str
+    folder: str
+    started_at: str
+    started_s: float
+    status: str
+    inventory: str
+    guests: int
+    guests_measured: int
+    is_short: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class NightRow:
+    """One figure of one run: a point of a trend."""
+
+    run_id: str
+    started_s: float
+    started_at: str
+    scope: str
+    name: str
+    target: str
+    workload: str
+    engine: str
+    load: str
+    series_key: str
+    guests: int
+    value: float
+
+    @property
+    def what(self) -> str:
+        """Which I/O it is of: workload, target, load, engine."""
+        return f"{self.workload} {self.target} {self.load} {self.engine}"
+
+
+class Store:
+    """An open index. Every method is one transaction; UsageError when the database cannot be reached or written."""
+
+    def __init__(self, engine: Engine, url: str) -> None:
+        self._engine = engine
+        self.url = url
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    def index(self, record: RunRecord, rows: Sequence[ScopeRow], *, sentence: str) -> None:
+        """Put a run in, in place of what was there of it."""
+        started = datetime.datetime.fromisoformat(record.started_at).timestamp()
+        with self._begin(writes=True) as connection:
+            connection.execute(sa.delete(tables.run).where(tables.run.c.run_id == record.run_id))
+            connection.execute(sa.insert(tables.run), [_run_row(record, started, sentence)])
+            _insert(connection, tables.guest, _guest_rows(record))
+            _insert(connection, tables.figure, [_figure_row(record.run_id, started, row) for row in rows])
+            _insert(connection, tables.series, list(_series_rows(record)))
+
+    def forget(self, run_id: str) -> bool:
+        """Take a run out; whether it was there."""
+        with self._begin(writes=True) as connection:
+            return bool(connection.execute(sa.delete(tables.run).where(tables.run.c.run_id == run_id)).rowcount)
+
+    def runs(self, *, inventory: str | None = None, limit: int | None = None) -> tuple[RunRow, ...]:
+        """All runs, the newest first."""
+        columns = [tables.run.c[name] for name in RunRow.__dataclass_fields__]
+        wanted = sa.select(*columns).order_by(tables.run.c.started_s.desc(), tables.run.c.run_id)
+        if inventory is not None:
+            wanted = wanted.where(tables.run.c.inventory == inventory)
+        with self._begin() as connection:
+            found = connection.execute(wanted.limit(limit) if limit else wanted).mappings().all()
+        return tuple(RunRow(**{**row, "is_short": bool(row["is_short"])}) for row in found)
+
+    def find(self, run: str) -> RunRow:
+        """The run of that id, or of ids that begin so; `latest` is the newest. Raises UsageError when none or several fit."""
+        known = self.runs()
+        fitting = list(known[:1]) if run == "latest" else [row for row in known if row.run_id.startswith(run)]
+        exact = [row for row in fitting if row.run_id == run]
+        if len(exact or fitting) != 1:
+            told = f"{len(fitting)} runs begin so" if fitting else "no run begins so"
+            raise UsageError(
+                f"{run!r} names no run: {told}; `calyx-orch list` shows them, `calyx-orch index DIR` adds some"
+            )
+        return (exact or fitting)[0]
+
+    def figures(self, run_id: str, scope: str | None = None) -> tuple[Mapping[str, Any], ...]:
+        """The figures of a run, without their histograms."""
+        wanted = sa.select(*(tables.figure.c[name] for name in (*_FIGURE, "doubts"))).where(
+            tables.figure.c.run_id == run_id
+        )
+        if scope is not None:
+            wanted = wanted.where(tables.figure.c.scope == scope)
+        with self._begin() as connection:
+            return tuple(dict(row) for row in connection.execute(wanted).mappings())
+
+    def latency(self, run_id: str, scope: str, name: str, workload: str, engine: str) -> tuple[Histogram, ...]:
+        """The merged histograms of a place, one for each target and load."""
+        where = {"run_id": run_id, "scope": scope, "name": name, "workload": workload, "engine": engine}
+        wanted = sa.select(tables.figure.c.latency).where(
+            *(tables.figure.c[key] == value for key, value in where.items())
+        )
+        with self._begin() as connection:
+            return tuple(packing.unpack_histogram(packed) for packed in connection.execute(wanted).scalars())
+
+    def series(self, run_id: str, guest: str) -> dict[int, Series]:
+        """The interval series of a guest, by round."""
+        columns = tables.series.c
+        wanted = sa.select(columns.round_index, columns.packed).where(columns.run_id == run_id, columns.guest == guest)
+        with self._begin() as connection:
+            return {index: packing.unpack_series(packed) for index, packed in connection.execute(wanted)}
+
+    def trend(
+        self, metric: str, *, scope: str, since_s: float = 0.0, where: Mapping[str, str] | None = None
+    ) -> tuple[NightRow, ...]:
+        """A metric over time, oldest first; `where` may name name, workload, engine, target, load and inventory."""
+        if metric not in METRICS:
+            raise UsageError(f"no metric is called {metric!r}: there are {', '.join(METRICS)}")
+        columns, runs = tables.figure.c, tables.run.c
+        names = ("run_id", "started_s", "scope", "name", "target", "workload", "engine", "load", "series_key", "guests")
+        wanted = (
+            sa.select(*(columns[name] for name in names), columns[metric].label("value"), runs.started_at)
+            .join(tables.run, runs.run_id == columns.run_id)
+            .where(columns.scope == scope, columns.started_s >= since_s, columns[metric].is_not(None))
+            .order_by(columns.started_s)
+        )
+        for key, value in (where or {}).items():
+            wanted = wanted.where((runs.inventory if key == "inventory" else columns[key]) == value)
+        with self._begin() as connection:
+            return tuple(NightRow(**row) for row in connection.execute(wanted).mappings())
+
+    def set_baseline(self, inventory: str, run_id: str) -> None:
+        """Make a run the baseline of its inventory, in place of another."""
+        with self._begin(writes=True) as connection:
+            connection.execute(sa.delete(tables.baseline).where(tables.baseline.c.inventory == inventory))
+            row = {"inventory": inventory, "run_id": run_id, "set_s": time.time()}
+            connection.execute(sa.insert(tables.baseline), [row])
+
+    def baseline(self, inventory: str) -> str | None:
+        """The run that is the baseline of an inventory; None when there is none."""
+        wanted = sa.select(tables.baseline.c.run_id).where(tables.baseline.c.inventory == inventory)
+        with self._begin() as connection:
+            return connection.execute(wanted).scalar_one_or_none()
+
+    @contextlib.contextmanager
+    def _begin(self, *, writes: bool = False) -> Iterator[Connection]:
+        try:
+            with self._engine.connect().execution_options(**{_WRITES: writes}) as connection, connection.begin():
+                yield connection
+        except sa.exc.DBAPIError as error:
+            raise UsageError(f"the store {shown(self.url)} failed: {error.orig}") from error
+
+
+def default_url() -> str:
+    """Where the index lies when nobody says: $CALYX_ORCH_STORE, else a file of the user's own."""
+    given = os.environ.get(ENVIRONMENT)
+    if given:
+        return given
+    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return f"sqlite:///{Path(home) / 'calyx-orch' / 'store.sqlite'}"
+
+
+def open_store(url: str | None = None) -> Store:
+    """Open the index at `url` and bring its tables up to date. Raises UsageError when it cannot be opened, saying why."""
+    url = url or default_url()
+    try:
+        engine = _engine(url)
+        with engine.begin() as connection:
+            migrations.upgrade(connection)
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
+        raise UsageError(
+            f"{shown(url)!r} is no store: write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        ) from error
+    except (sa.exc.DBAPIError, OSError) as error:
+        reason = getattr(error, "orig", None) or error
+        raise UsageError(f"the store {shown(url)} cannot be opened: {reason}") from error
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"a store on PostgreSQL needs psycopg: `pip install 'calyx-orch[postgresql]'` ({error})"
+        ) from error
+    return Store(engine, url)
+
+
+def shown(url: str) -> str:
+    """The address without its password."""
+    try:
+        return sa.make_url(url).render_as_string(hide_password=True)
+    except sa.exc.ArgumentError:
+        return url
+
+
+def _engine(url: str) -> Engine:
+    parsed = sa.make_url(url)
+    if parsed.drivername in ("postgresql", "postgres"):
+        return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    if not parsed.drivername.startswith("sqlite"):
+        raise sa.exc.ArgumentError(parsed.drivername)
+    if parsed.database:
+        _private_file(Path(parsed.database))
+    engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
+    sa.event.listen(engine, "connect", _sqlite_ways)
+    sa.event.listen(engine, "begin", _sqlite_begin)
+    return engine
+
+
+def _private_file(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _sqlite_ways(connection: Any, _: object) -> None:
+    """Readers beside a writer (WAL), foreign keys, and transactions that begin where we say."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    """A writer takes its lock at once, so that it waits for others instead of failing half-way; readers take none."""
+    writes = connection.get_execution_options().get(_WRITES, True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _insert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        connection.execute(sa.insert(table), [dict(row) for row in rows])
+
+
+def _run_row(record: RunRecord, started: float, sentence: str) -> dict[str, Any]:
+    inventory = record.plan.inventory
+    return {
+        "run_id": record.run_id,
+        "folder": str(Path(record.folder).resolve()),
+        "started_s": started,
+        "started_at": record.started_at,
+        "status": record.status,
+        "inventory": inventory.source or inventory.name,
+        "inventory_sha256": hashlib.sha256(inventory.text.encode()).hexdigest(),
+        "seed": str(record.plan.seed),
+        "is_short": int(any(round_.workload.is_short for round_ in record.plan.rounds)),
+        "guests": len(inventory.guests),
+        "guests_measured": sum(outcome.state == "measured" for outcome in record.outcomes),
+        "sentence": sentence,
+        "notes": list(record.notes),
+    }
+
+
+def _guest_rows(record: RunRecord) -> list[dict[str, Any]]:
+    outcomes = {outcome.guest: outcome for outcome in record.outcomes}
+    rows = []
+    for guest in record.plan.inventory.guests:
+        outcome = outcomes.get(guest.name)
+        rows.append(
+            {
+                "run_id": record.run_id,
+                "guest": guest.name,
+                "vm_host": guest.vm_host,
+                "storage": guest.storage,
+                "state": outcome.state if outcome else "unknown",
+                "step": outcome.step if outcome else "",
+                "reason": outcome.reason if outcome else "",
+                "facts": dict(record.facts.get(guest.name, {})),
+            }
+        )
+    return rows
+
+
+def _figure_row(run_id: str, started: float, row: ScopeRow) -> dict[str, Any]:
+    told = asdict(row)
+    return {
+        "run_id": run_id,
+        "started_s": started,
+        **{name: told[name] for name in _FIGURE},
+        "doubts": list(row.doubts),
+        "latency": packing.pack_histogram(row.latency),
+    }
+
+
+def _series_rows(record: RunRecord) -> Iterator[dict[str, Any]]:
+    for m in record.measurements:
+        if m.series is not None:
+            yield {
+                "run_id": record.run_id,
+                "guest": m.guest,
+                "round_index": m.round_index,
+                "interval_ns": m.series.interval_ns,
+                "intervals": len(m.series.read_ios),
+                "packed": packing.pack_series(m.series),
+            }

@@ -1,0 +1,45 @@
+"""From a run folder into the index: read, summarise, store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from calyx_orch.analysis import summary, verdict
+from calyx_orch.analysis.scopes import scope_rows
+from calyx_orch.errors import UsageError
+from calyx_orch.model import RunRecord
+from calyx_orch.store import archive
+from calyx_orch.store.database import Store
+
+
+def put(store: Store, record: RunRecord) -> None:
+    """Index a run that is in memory."""
+    store.index(record, scope_rows(record), sentence=verdict.sentence(record, summary.summarise(record)))
+
+
+def folders(paths: tuple[Path, ...]) -> Iterator[Path]:
+    """Every run folder among `paths` and one level below them, sorted. Raises UsageError for a path that holds none."""
+    for path in paths:
+        if (path / "run.json").is_file():
+            yield path
+            continue
+        below = sorted(one.parent for one in path.glob("*/run.json")) if path.is_dir() else []
+        if not below:
+            raise UsageError(f"{path} is no run folder, and there is none right below it")
+        yield from below
+
+
+def run_of(store: Store, name: str) -> Path:
+    """The folder of a run that is named by its path, its id or the beginning of it, or `latest`."""
+    if (Path(name) / "run.json").is_file():
+        return Path(name)
+    folder = Path(store.find(name).folder)
+    if not (folder / "run.json").is_file():
+        raise UsageError(f"the folder of run {name} is gone: {folder}")
+    return folder
+
+
+def read(store: Store, name: str) -> RunRecord:
+    """The run that `run_of` finds."""
+    return archive.read(run_of(store, name))

@@ -1,0 +1,1 @@
+"""Alembic looks for this file; all is done in `calyx_orch.store.migrations.upgrade`."""

@@ -1,0 +1,115 @@
+"""The tables of the index. Summaries are rows; histograms and interval series are blobs (see `packing`).
+
+The run folder is the truth: every row here can be made again by `calyx-orch index`. Times are seconds since 1970, UTC.
+A change of these needs a migration in `migrations/versions`; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _run_key() -> Column[str]:
+    return Column("run_id", String(64), ForeignKey("run.run_id", ondelete="CASCADE"), nullable=False)
+
+
+run = Table(
+    "run",
+    metadata,
+    Column("run_id", String(64), primary_key=True),
+    Column("folder", Text, nullable=False),
+    Column("started_s", Float, nullable=False, index=True),
+    Column("started_at", String(40), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("inventory", Text, nullable=False),
+    Column("inventory_sha256", String(64), nullable=False),
+    Column("seed", String(24), nullable=False),
+    Column("is_short", Integer, nullable=False),
+    Column("guests", Integer, nullable=False),
+    Column("guests_measured", Integer, nullable=False),
+    Column("sentence", Text, nullable=False),
+    Column("notes", JSON, nullable=False),
+)
+
+guest = Table(
+    "guest",
+    metadata,
+    _run_key(),
+    Column("guest", Text, nullable=False),
+    Column("vm_host", Text),
+    Column("storage", Text),
+    Column("state", String(16), nullable=False),
+    Column("step", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("facts", JSON, nullable=False),
+    UniqueConstraint("run_id", "guest"),
+)
+
+figure = Table(
+    "figure",
+    metadata,
+    _run_key(),
+    Column("scope", String(16), nullable=False),  # fleet, vm_host, storage, guest
+    Column("name", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("workload", Text, nullable=False),
+    Column("engine", String(32), nullable=False),
+    Column("load", String(16), nullable=False),
+    Column("series_key", String(16), nullable=False),
+    Column("started_s", Float, nullable=False),  # the run's, so that a trend is one range of one index
+    Column("guests", Integer, nullable=False),
+    Column("units", Integer, nullable=False),
+    Column("throughput_bytes_per_s", Float),
+    Column("iops", Float),
+    Column("p50_ns", Float),
+    Column("p99_ns", Float),
+    Column("p999_ns", Float),
+    Column("cv_within_run", Float),
+    Column("cpu_ns_per_io", Float),
+    Column("doubts", JSON, nullable=False),
+    Column("latency", LargeBinary, nullable=False),
+    Index("ix_figure_trend", "scope", "name", "workload", "engine", "started_s"),
+    Index("ix_figure_run", "run_id"),
+)
+
+series = Table(
+    "series",
+    metadata,
+    _run_key(),
+    Column("guest", Text, nullable=False),
+    Column("round_index", Integer, nullable=False),
+    Column("interval_ns", Integer, nullable=False),
+    Column("intervals", Integer, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
+    UniqueConstraint("run_id", "guest", "round_index"),
+)
+
+baseline = Table(
+    "baseline",
+    metadata,
+    Column("inventory", Text, primary_key=True),
+    Column("run_id", String(64), nullable=False),
+    Column("set_s", Float, nullable=False),
+)
