@@ -117,6 +117,13 @@ def run(
         typer.Option("--recalibrate", help="Try the set-ups of `setup: auto` again instead of taking what is kept."),
     ] = False,
     quiet: QuietWord = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Go on with the run in this folder, whose controller ended; INVENTORY then only says how guests are reached.",
+        ),
+    ] = None,
 ) -> None:
     """Run an inventory: deploy, start all guests together, measure with calyx and fio, compare, report."""
     from calyx_orch.commands import run as command
@@ -125,11 +132,25 @@ def run(
         limit=tuple(limit or ()), workloads=tuple(workload or ()), repetitions=repetitions, dry_run=dry_run, out=out,
         as_json=json_, allow_growth=allow_growth, seed=seed, quiet=quiet, jobs=jobs, recalibrate=recalibrate,
     )  # fmt: skip
+    if resume is not None:
+        fixed = (guest, target, limit, workload, jobs, repetitions, seed, out, recalibrate, dry_run)
+        _resume(resume, inventory, options, is_narrowed=any(value not in (None, [], False) for value in fixed))
     named = _named(
         inventory, guest, target, workload, key=tuple(key or ()), known_hosts=known_hosts,
         host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
     )  # fmt: skip
     raise typer.Exit(command.run_named(named, options))
+
+
+def _resume(folder: Path, inventory: str | None, options: Any, *, is_narrowed: bool) -> None:
+    """Go on with a run; raises Exit. Its plan is fixed, so nothing that would make another one goes with it."""
+    from calyx_orch.commands import resume as command
+
+    if is_narrowed:
+        raise UsageError(
+            "--resume goes on with the plan of the run: of the other options only --json, --quiet and --allow-growth go with it"
+        )
+    raise typer.Exit(command.resume(folder, inventory, options))
 
 
 @app.command(epilog=EXIT_CODES)

@@ -14,9 +14,11 @@ The journal of a run is the list of these events; replaying them gives the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from calyx_orch.model import Policy
 
@@ -54,12 +56,18 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Rules:
-    """What the plan says about time and loss, in nanoseconds."""
+    """What the plan says about time and loss, in nanoseconds.
+
+    The policy counts the fleet, not the round: `fleet` is how many guests the run was planned with (0: those of the round), and
+    `elsewhere` how many of them are alive and have no part in this round.
+    """
 
     policy: Policy
     ready_within_ns: int
     report_within_ns: int
     stop_within_ns: int
+    fleet: int = 0
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True)
@@ -226,7 +234,49 @@ def is_quorum_met(policy: Policy, *, alive: int, planned: int) -> bool:
         return False
     if policy.on_lost == "stop":
         return alive == planned
-    return policy.quorum is None or alive >= policy.quorum * planned
+    return policy.quorum is None or alive >= policy.quorum * planned - 1e-9  # 55 % of 20 is 11, also in floats
+
+
+# --- the journal ---------------------------------------------------------------------------------------------------
+
+_EVENTS: dict[str, type[Event]] = {
+    kind.__name__: kind for kind in (Ready, Armed, Started, Reported, Failed, Lost, Interrupted, Tick)
+}
+
+
+def to_entry(event: Event) -> dict[str, Any]:
+    """What the journal holds of an event, besides its name and time."""
+    return {name: value for name, value in vars(event).items() if name != "at_ns"}
+
+
+def told(actions: Iterable[Action]) -> list[list[Any]]:
+    """Actions as the journal holds them: `["Arm", ["a", "b"]]`."""
+    return [
+        [type(one).__name__, *(list(v) if isinstance(v, tuple) else v for v in vars(one).values())] for one in actions
+    ]
+
+
+def replay(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], list[list[Any]]]]:
+    """Play one round of a journal again, from its `Opened` on: each entry that is an event, with the actions it leads to now.
+
+    The journal holds the actions that it led to then as `actions` of the entry: the same, whatever became of the run since.
+    Raises ValueError where the first event is not `Opened`.
+    """
+    progress: RoundProgress | None = None
+    for entry in entries:
+        if entry["event"] == "Opened":
+            rules = Rules(**{**entry["rules"], "policy": Policy(**entry["rules"]["policy"])})
+            progress, actions = open_round(entry["guests"], rules, at_ns=entry["at_ns"])
+            yield entry, told(actions)
+        elif kind := _EVENTS.get(entry["event"]):
+            if progress is None:
+                raise ValueError(f"a round whose journal begins with {entry['event']}")
+            fields = [one.name for one in dataclasses.fields(kind)]
+            progress, actions = step(progress, kind(**{name: entry[name] for name in fields}))
+            yield entry, told(actions)
+
+
+# --- one step ------------------------------------------------------------------------------------------------------
 
 
 def _note(progress: RoundProgress, event: Event) -> RoundProgress:
@@ -301,9 +351,11 @@ def _decide(progress: RoundProgress, event: Event) -> tuple[RoundProgress, tuple
 def _reason_to_stop(progress: RoundProgress) -> str:
     if progress.interrupted:
         return "interrupted"
-    alive = sum(guest.state in _ALIVE for guest in progress.guests)
-    planned = len(progress.guests)
-    if alive and not is_quorum_met(progress.rules.policy, alive=alive, planned=planned):
+    rules = progress.rules
+    here = sum(guest.state in _ALIVE for guest in progress.guests)
+    alive, planned = here + rules.elsewhere, rules.fleet or len(progress.guests)
+    goes_on_anyway = rules.policy.on_lost == "continue" and rules.policy.quorum is None
+    if not goes_on_anyway and not is_quorum_met(rules.policy, alive=alive, planned=planned):
         return f"policy: {alive} of {planned} guests are left"
     return ""
 

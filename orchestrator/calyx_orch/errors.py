@@ -88,7 +88,11 @@ class ReachError(GuestError):
 
 
 class AgentError(GuestError):
-    """The agent refused a command, ended, or sent what makes no sense."""
+    """The agent refused a command, ended, or sent what makes no sense. `errno` is that of the guest's kernel, 0: none."""
+
+    def __init__(self, message: str, *, step: str = "", errno: int = 0) -> None:
+        self.errno = errno
+        super().__init__(message, step=step)
 
 
 class FormatError(CalyxError):

@@ -78,6 +78,7 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
         ("unfinished", "unfinished I/O", of(counts={"unfinished": 3})),
         ("set-ups", "set-ups differ", context(peers=(GOOD, OTHER))),
         ("missing", "1 guest missing", context(round=replace(ROUND, guests=("vm1", "vm2")))),
+        ("rebooted", "rebooted", of(doubts=("rebooted",))),
         ("cpu", "CPU saturated", of(cpu=BUSY)),
         ("samples", "few samples", of(read=Direction(999, 0, Histogram(((5, 999),))))),
         ("latency-kind", "completion latency", of(latency_kind="completion")),

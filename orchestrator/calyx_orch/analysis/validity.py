@@ -20,6 +20,7 @@ SKEW_MAX_NS = 5_000_000
 LOST_MAX = 0.02
 STEAL_MAX = 0.02
 BUSY_MAX_PERCENT = 95.0
+REBOOTED = "rebooted"  # the label of a measurement that a resumed run took after its guest was started anew
 GATE_ONLY = "released"  # `skew_how` of an engine whose gate was seen to open, but not its first I/O
 SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "transparent_huge", "fio_version")
 
@@ -211,6 +212,18 @@ def guests_missing(context: Context) -> Doubt | None:
     )
 
 
+def started_anew(context: Context) -> Doubt | None:
+    """The guest was booted between rounds of one run, which was resumed after it: its hypervisor may have placed it elsewhere."""
+    if REBOOTED not in context.measurement.doubts:
+        return None
+    return Doubt(
+        REBOOTED,
+        REBOOTED,
+        "the guest was started anew while the run was interrupted, so its rounds before and after may differ",
+        "compare its rounds before and after, or measure it in one go",
+    )
+
+
 def cpu_saturated(context: Context) -> Doubt | None:
     """The guest's CPUs were the limit, not its disk."""
     busy = context.measurement.cpu.busy_percent if context.measurement.cpu is not None else None
@@ -292,6 +305,7 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     unfinished,
     setups_differ,
     guests_missing,
+    started_anew,
     cpu_saturated,
     too_few_samples,
     completion_latency,

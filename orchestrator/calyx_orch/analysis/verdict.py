@@ -41,6 +41,7 @@ def sentence(record: RunRecord, summary: Summary, *, on_page: bool = False) -> s
     clauses = [_how_it_did(summary, rows), _failures(record) if rows else _where_all_failed(record)]
     if record.status != "finished" and record.measurements:
         clauses.append(f"the run was {record.status} after {_played(record)} of {len(record.plan.rounds)} rounds")
+    clauses.append(_resumed(record))
     if len(rows) >= 2:
         clauses.append(_who_stands_out(rows))
     clauses += [_doubtful(summary), _next(record, summary, bool(rows), on_page)]
@@ -129,6 +130,19 @@ def _failures(record: RunRecord) -> str:
     how = "measured in part" if all(outcome.state == "partial" for outcome in failed) else "lost"
     are = "was" if len(failed) == 1 else "were"
     return f"{len(failed)} of {len(record.outcomes)} guests {are} {how} ({', '.join(told)}{more})"
+
+
+def _resumed(record: RunRecord) -> str:
+    """`the run was resumed after 8 of 16 rounds and a gap of 3 min 05 s`; who was started anew in between is a doubt."""
+    if not record.resumed:
+        return ""
+    last = record.resumed[-1]
+    gap = units.format_duration(last.gap_s)
+    times = f"{len(record.resumed)} times, last " if len(record.resumed) > 1 else ""
+    text = f"the run was resumed {times}after {last.kept} of {len(record.plan.rounds)} rounds and a gap of {gap}"
+    rebooted = tuple(dict.fromkeys(name for one in record.resumed for name in one.rebooted))
+    who = rebooted[0] if len(rebooted) == 1 else f"{len(rebooted)} guests"
+    return text + (f", in which {who} {'was' if len(rebooted) == 1 else 'were'} started anew" if rebooted else "")
 
 
 def _where_all_failed(record: RunRecord) -> str:

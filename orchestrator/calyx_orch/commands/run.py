@@ -121,17 +121,31 @@ async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: 
         return _show_plan(plan, options, console)
     guard_growth(plan, allowed=options.allow_growth)
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
+    return await measure(plan, folder, options, console, passphrases=passphrases)
+
+
+async def measure(
+    plan: Plan,
+    folder: archive.RunFolder,
+    options: RunOptions,
+    console: Console,
+    *,
+    passphrases: Mapping[str, str] | None = None,
+    earlier: runner.Earlier | None = None,
+) -> int:
+    """Run a plan into its folder, write the report, tell how it went. Returns the exit code."""
     full: FolderError | None = None
     signal_number = 0
     live = Aside(live_for(console, quiet=options.quiet))
     try:
         cache = runner.Cache(runner.cache_path(), fresh=options.recalibrate)
         async with transport.Pool(passphrases=passphrases) as pool:
-            signal_number = await _run(plan, folder, live, cache, pool)
+            signal_number = await _run(plan, folder, live, cache, pool, earlier)
     except FolderError as error:
         full = error
     except RefusedError as error:
-        kept = "holds what the guests said of themselves; nothing was measured"
+        said = "what the guests said of themselves; nothing was measured"
+        kept = f"holds {said if earlier is None else 'what was measured before'}"
         raise RefusedError(f"{error}\nrun folder: {folder.path} {kept}") from error
     finally:
         folder.close()
@@ -204,12 +218,19 @@ def guard_growth(plan: Plan, *, allowed: bool) -> None:
     )
 
 
-async def _run(plan: Plan, folder: archive.RunFolder, live: Live, cache: runner.Cache, pool: transport.Pool) -> int:
+async def _run(
+    plan: Plan,
+    folder: archive.RunFolder,
+    live: Live,
+    cache: runner.Cache,
+    pool: transport.Pool,
+    earlier: runner.Earlier | None,
+) -> int:
     """Run with signals caught: the first stops the guests in good order, the second leaves at once. Returns the signal."""
     interrupted = asyncio.Event()
     caught: list[int] = []
     loop = asyncio.get_running_loop()
-    running = runner.run(plan, folder=folder, live=live, interrupted=interrupted, pool=pool, cache=cache)
+    running = runner.run(plan, folder=folder, live=live, interrupted=interrupted, pool=pool, cache=cache, earlier=earlier)
     task = asyncio.ensure_future(running)
 
     def on_signal(number: int) -> None:

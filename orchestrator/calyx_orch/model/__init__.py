@@ -15,6 +15,7 @@ from calyx_orch.model.measurement import (
     Histogram,
     LostTime,
     Measurement,
+    Resumed,
     RunRecord,
     Series,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Plan",
     "Policy",
     "Readiness",
+    "Resumed",
     "Round",
     "RunRecord",
     "Rw",

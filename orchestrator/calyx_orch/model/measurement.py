@@ -207,6 +207,21 @@ class GuestOutcome:
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """A run was continued: when (ISO 8601), how long after its last sign of life, and what stood.
+
+    `kept` rounds stood, `again` were begun and are measured again since their block was not whole. `rebooted` are guests that
+    were measured before and were started anew in between.
+    """
+
+    at: str
+    gap_s: float
+    kept: int
+    again: int
+    rebooted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """A finished (or interrupted) run as it is read back from its folder: the input of analysis and report."""
 
@@ -220,3 +235,4 @@ class RunRecord:
     status: str  # finished, interrupted, failed
     notes: tuple[str, ...] = ()
     found: tuple[Found, ...] = ()
+    resumed: tuple[Resumed, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calyx_orch.model import GuestOutcome, Pin, RunRecord
+from calyx_orch.model import GuestOutcome, Pin, Resumed, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
@@ -67,6 +67,7 @@ def header(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Run", record.run_id),
         ("Started", record.started_at),
         ("Status", record.status),
+        *(("Resumed", _resumed(one, record)) for one in record.resumed),
         ("Inventory", inventory.source or inventory.name),
         ("Fleet", _fleet(record)),
         ("Rounds", f"{len(record.plan.rounds)} in {wording.count_of(inventory.repetitions, 'block')}"),
@@ -75,6 +76,13 @@ def header(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Seed", str(record.plan.seed)),
     ]
     return tuple((name, wording.printable(value)) for name, value in pairs)
+
+
+def _resumed(one: Resumed, record: RunRecord) -> str:
+    again = f", {one.again} begun ones again as their block was not whole" if one.again else ""
+    gap = wording.duration(one.gap_s)
+    text = f"{one.at}, {gap} after the last of {one.kept} rounds (of {len(record.plan.rounds)}) that stand{again}"
+    return text + (f"; started anew in between: {names(one.rebooted)}" if one.rebooted else "")
 
 
 def _fleet(record: RunRecord) -> str:

@@ -144,6 +144,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "rounds": len(plan.rounds),
         "is_short": tables.is_short(record),
         "notes": record.notes,
+        "resumed": [asdict(one) for one in record.resumed],
     }
     whole = {
         "format": JSON_FORMAT,

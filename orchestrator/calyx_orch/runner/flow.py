@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import getpass
 import platform
@@ -14,15 +15,18 @@ from typing import Any
 from calyx_orch import coordination as co
 from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
+from calyx_orch.errors import RefusedError
 from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round
 from calyx_orch.report.live import Live
-from calyx_orch.runner import buffers, preflight, preparing, probes, search
+from calyx_orch.runner import buffers, preflight, preparing, probes, resume, search
 from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
 from calyx_orch.runner.fleet import Fleet, count_of
+from calyx_orch.runner.former import DEAD_GRACE_S, past_the_dead
 from calyx_orch.runner.rounds import RoundRunner, measurements
 from calyx_orch.runner.session import Session
 from calyx_orch.store.archive import RunFolder
+
 
 
 @dataclass(frozen=True)
@@ -46,18 +50,20 @@ async def run(
     interrupted: asyncio.Event,
     pool: transport.Pool | None = None,
     cache: Cache | None = None,
+    earlier: resume.Earlier | None = None,
 ) -> Ended:
-    """Run a plan and write everything into `folder`.
+    """Run a plan and write everything into `folder`; of a run that is continued, what is missing beside what stands `earlier`.
 
-    Single guests that fail are outcomes, not errors. Raises RefusedError when preflight refuses the whole plan. When
+    Single guests that fail are outcomes, not errors. Raises RefusedError when preflight refuses the whole plan, or when a guest is
+    no longer what it was when it was measured. When
     `interrupted` is set the guests are stopped and cleaned, and what was measured is kept. `cache` holds the set-ups that
     earlier runs chose (None: none, and nothing is kept).
     """
     kept = cache or Cache(None)
     if pool is None:
         async with transport.Pool() as own:
-            return await _Run(plan, folder, live, interrupted, own, cache=kept).run()
-    return await _Run(plan, folder, live, interrupted, pool, cache=kept).run()
+            return await _Run(plan, folder, live, interrupted, own, cache=kept, earlier=earlier).run()
+    return await _Run(plan, folder, live, interrupted, pool, cache=kept, earlier=earlier).run()
 
 
 @dataclass
@@ -70,17 +76,27 @@ class _Run:
     notes: list[str] = field(default_factory=list)
     known: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # what each guest said of itself, also lost ones
     cache: Cache = field(default_factory=lambda: Cache(None))
+    earlier: resume.Earlier | None = None
     display: Display = field(init=False)
     fleet: Fleet = field(init=False)
     planned: Plan = field(init=False)  # as in the run folder: with all guests, also those that lack an engine
 
+    flushing: asyncio.Task[None] | None = None
+    stopped: str = ""  # why the latest round was ended early
+    first: int | None = None  # of a run that is continued: the first round to be measured
+    rebooted: tuple[str, ...] = ()
+    dead_until: float = 0.0  # until when agents of a controller that died may still be there
+
     def __post_init__(self) -> None:
         self.planned = self.plan
+        lease_s = max((guest.dead_man_s for guest in self.plan.inventory.guests), default=0.0)
+        self.dead_until = time.monotonic() + lease_s + DEAD_GRACE_S
 
     async def run(self) -> Ended:
         guests = _guests_of(self.plan)
         self.display = Display(self.live, self.plan, (guest.name for guest in guests))
         self.fleet = Fleet(self.folder, self.live, self.display)
+        self._take_over()
         teller = asyncio.create_task(self.display.tell())
         leases = asyncio.create_task(self.fleet.keep_leases())
         status, at_once = "failed", False
@@ -88,6 +104,9 @@ class _Run:
             status = await self._steps(guests)
         except _InterruptedRun:
             status = "interrupted"
+        except RefusedError:
+            status = "failed" if self.earlier is None else "interrupted"  # what stands, stands
+            raise
         except asyncio.CancelledError:
             status, at_once = "interrupted", True
             raise
@@ -104,7 +123,8 @@ class _Run:
                 await self.fleet.let_go()
                 teller.cancel()
                 self.live.close()
-                await asyncio.gather(teller, leases, return_exceptions=True)
+                flushing = [] if self.flushing is None else [self.flushing]
+                await asyncio.gather(teller, leases, *flushing, return_exceptions=True)
                 outcomes = tuple(self.fleet.outcome(guest) for guest in guests)
                 if status == "finished" and not any(self.fleet.answered.values()):
                     status = "failed"
@@ -113,22 +133,30 @@ class _Run:
 
     async def _steps(self, guests: Sequence[Guest]) -> str:
         """The order of everything. Returns how it ended; leaves by _InterruptedRun when the user interrupts."""
-        await self._step("connecting to", guests, self._connect, "connect")
+        if self.earlier is not None and self.earlier.standing.is_complete:
+            self._put_aside()
+            return "finished"  # its controller died when all was measured
+        wanted = [guest for guest in guests if guest.name not in self.fleet.troubles]
+        await self._step("connecting to", wanted, self._connect, "connect")
         self.fleet.in_order(guests)
         await self._step("inspecting", self.fleet.alive(), self._inspect, "preflight")
         self._settle_baselines()
+        self._refuse_others()
         self._keep_facts()
         await self._step("laying out files on", self.fleet.alive(), self._lay_out, "prepare")
         await self._unless_interrupted(self._probe())
         await self._unless_interrupted(self._calibrate())
         await self._unless_interrupted(self.fleet.each(self.fleet.alive(), self._rehearse, "rehearse"))
         self._settle_buffers()
+        if self.earlier is not None:
+            resume.refuse_other_setups(self.earlier, list(self.fleet.sessions.values()))
         self._keep_facts()
         gc.collect()
         gc.freeze()  # a collection in the middle of a clock probe would widen its bound
         status = await self._run_rounds()
         if status == "finished":
             await self._run_searches()
+        await self._flushed()
         return status
 
     async def _step(
@@ -151,15 +179,17 @@ class _Run:
         for note in agent.notes:
             self.fleet.note(guest.name, note)
         self.folder.note("deployed", time.monotonic_ns(), guest=guest.name, uploaded=agent.uploaded, hello=agent.hello)
-        await session.send("lease", (("ms", 30_000),))
+        await session.send("lease", (("ms", round(guest.dead_man_s * 1000)),))
         self.display.state(guest.name, "connected")
 
     def _owner(self) -> tuple[tuple[str, str], ...]:
-        return ("run", self.folder.run_id), ("by", f"{getpass.getuser()}@{platform.node()}")
+        """Who uses a directory: a run that is continued is told from its own earlier part, whose agents may still be there."""
+        part = f"+{self.earlier.attempt - 1}" if self.earlier is not None else ""
+        return ("run", f"{self.folder.run_id}{part}"), ("by", f"{getpass.getuser()}@{platform.node()}")
 
     async def _inspect(self, guest: Guest) -> None:
         session = self.fleet.sessions[guest.name]
-        await preflight.inspect(session, self.plan)
+        await self._past_the_dead(guest, lambda: preflight.inspect(session, self.plan))
         for note in preflight.left_by_the_dead(session.facts):
             self.fleet.note(guest.name, note)
         self.display.state(guest.name, "inspected")
@@ -168,12 +198,21 @@ class _Run:
         session = self.fleet.sessions[guest.name]
         for layout in self.plan.layouts:
             if layout.guest == guest.name:
-                await preparing.lay_out(session, layout, self.plan, self.fleet.note)
+                lay_out = functools.partial(preparing.lay_out, session, layout, self.plan, self.fleet.note)
+                await self._past_the_dead(guest, lay_out)
                 answer = session.laid_out[layout.target]
                 self.folder.note(
                     "prepared", time.monotonic_ns(), guest=layout.guest, target=layout.target, answer=answer
                 )
         self.display.state(guest.name, "laid out")
+
+    async def _past_the_dead(self, guest: Guest, act: Callable[[], Awaitable[None]]) -> None:
+        """One act on a guest; in a run that is continued, once its former agent is gone."""
+        if self.earlier is None:
+            await act()
+            return
+        note, state = self.live.note, self.display.state
+        await past_the_dead(guest.name, act, run_id=self.folder.run_id, until_s=self.dead_until, note=note, state=state)
 
     async def _rehearse(self, guest: Guest) -> None:
         """Open every calyx job once without starting it: what set-up takes effect is what fio is given, too."""
@@ -197,6 +236,11 @@ class _Run:
 
     async def _calibrate(self) -> None:
         """Choose the set-up of each guest where a workload says `auto`, and pin it in the plan of the run folder."""
+        chosen = resume.pins_that_hold(self.earlier, self.planned, self.fleet.sessions)
+        if chosen is not None:
+            for pin in chosen:
+                self.fleet.sessions[pin.guest].pins[pin.workload, pin.target] = pin
+            return
         calibration = Calibration(
             self.plan, self.fleet.sessions, self.cache, self.notes.append, self.display.phase, self.folder.note
         )
@@ -227,6 +271,39 @@ class _Run:
         if told:
             self.folder.keep_plan(self.planned)
 
+    # --- a run that is continued ---
+
+    def _take_over(self) -> None:
+        """What stands of the earlier part: its measurements, its facts, and who stays out."""
+        if self.earlier is None:
+            return
+        standing = self.earlier.standing
+        self.known = dict(self.earlier.facts)
+        for measurement in self.earlier.measurements:
+            self.fleet.answered.setdefault(measurement.guest, []).append(measurement)
+        for guest, (step, reason) in standing.out.items():
+            self.fleet.troubles[guest] = (step, reason)
+            self.display.state(guest, "lost", f"{step}: {reason}")
+        self.first = standing.missing[0].index if standing.missing else None
+
+    def _refuse_others(self) -> None:
+        """Before anything is written: guests that are no longer those that were measured refuse the run."""
+        if self.earlier is None:
+            return
+        sessions = list(self.fleet.sessions.values())
+        resume.refuse_others(self.earlier, sessions)
+        self.rebooted = resume.rebooted(self.earlier, sessions)
+        self._put_aside()
+        for name in self.rebooted:
+            self.fleet.note(name, "was started anew between its rounds before the resume and those after")
+
+    def _put_aside(self) -> None:
+        """Note that the run goes on; from here on only what stands is its result."""
+        if self.earlier is not None:
+            standing = self.earlier.standing
+            self.folder.keep_plan(self.planned)
+            self.folder.resume(self.earlier.resumed(self.rebooted), standing.kept, out=standing.out)
+
     # --- rounds ---
 
     def _settle_baselines(self) -> None:
@@ -245,6 +322,8 @@ class _Run:
         rounds = self.plan.rounds
         planned = len(_guests_of(self.plan))
         for number, round_ in enumerate(rounds, start=1):
+            if self.earlier is not None and (self.first is None or round_.index < self.first):
+                continue  # it stands
             alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
             if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.fleet.sessions), planned=planned):
                 self.notes.append(
@@ -257,13 +336,19 @@ class _Run:
             await self._run_round(round_, alive)
             if self.interrupted.is_set():
                 raise _InterruptedRun
+            if self.stopped:
+                self.notes.append(f"stopped in round {round_.number} by the {self.stopped}")
+                return "failed"
         return "finished"
 
     async def _run_searches(self) -> None:
         """Each search in turn; its rounds join the plan of the run folder as they are made."""
-        found: list[Found] = []
-        for plan in self.plan.searches:
+        found: list[Found] = list(self.earlier.found) if self.earlier is not None else []
+        for number, plan in enumerate(self.plan.searches):
+            if number < len(found):
+                continue
             first = 1 + max((one.index for one in self.planned.rounds), default=-1)
+            self.folder.note("search", time.monotonic_ns(), search=number, round=first)
             found.append(await search.find(plan, seed=self.plan.seed, first_index=first, run_round=self._run_probe))
             self.folder.keep_found(found)
 
@@ -285,19 +370,30 @@ class _Run:
             "round", time.monotonic_ns(), round=round_.index, name=round_.name, guests=[s.guest.name for s in sessions]
         )
 
-        def journal(event: co.Event) -> None:
-            details = {key: value for key, value in vars(event).items() if key != "at_ns"}
-            self.folder.note(type(event).__name__, event.at_ns, round=round_.index, **details)
+        def journal(event: co.Event, more: Mapping[str, Any]) -> None:
+            self.folder.note(type(event).__name__, event.at_ns, round=round_.index, **co.to_entry(event), **more)
 
         def status(guest: str, state: co.GuestState, reason: str) -> None:
             self.display.state(guest, state.value, reason)
 
-        runner = RoundRunner(self.plan, round_, sessions, journal, status, self.interrupted)
+        began_ns = time.monotonic_ns()
+        runner = RoundRunner(
+            self.plan, round_, sessions, journal, status, self.interrupted,
+            fleet=len(_guests_of(self.plan)), elsewhere=len(self.fleet.sessions) - len(sessions),
+        )  # fmt: skip
         progress, answers = await runner.run()
+        await self._flushed()
         for name, answer in answers.items():
             self.folder.keep_answers(round_, name, answer)
-        found = measurements(self.plan, round_, progress, answers)
+        found = resume.doubted(measurements(self.plan, round_, progress, answers), self.rebooted)
         self.folder.keep_measurements(found)
+        spent = {**runner.spent_ns, "whole": time.monotonic_ns() - began_ns}
+        self.folder.note(
+            "done", time.monotonic_ns(), round=round_.index, because=progress.stopped_because,
+            wall_s=round(time.time(), 3), spent_ns=spent,
+        )  # fmt: skip
+        self.stopped = progress.stopped_because
+        self.flushing = asyncio.create_task(asyncio.to_thread(self.folder.flush))  # while the next round settles
         for measurement in found:
             self.fleet.answered.setdefault(measurement.guest, []).append(measurement)
             if measurement.status == "failed":
@@ -306,6 +402,12 @@ class _Run:
             if guest.state is co.GuestState.LOST:
                 await self.fleet.give_up(guest.name, f"round {round_.number}", guest.reason)
         return found
+
+    async def _flushed(self) -> None:
+        """Wait until the round before is on the disk. Raises FolderError."""
+        if self.flushing is not None:
+            await self.flushing
+            self.flushing = None
 
     # --- all guests ---
 

@@ -6,9 +6,11 @@ settle -> lost-time probe -> clock -> load .. ready -> arm -> run -> report -> c
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,14 +48,21 @@ class GuestRound:
 
 @dataclass
 class RoundRunner:
-    """Runs one round on the given sessions. `journal` hears every event, `status` every change of a guest's state."""
+    """Runs one round on the given sessions.
+
+    `journal` hears every event with what it led to, `status` every change of a guest's state. `fleet` is how many guests the run
+    was planned with, `elsewhere` how many of them live and have no part in this round.
+    """
 
     plan: Plan
     round: Round
     sessions: Sequence[Session]
-    journal: Callable[[co.Event], None]
+    journal: Callable[[co.Event, Mapping[str, Any]], None]
     status: Callable[[str, co.GuestState, str], None]
     interrupted: asyncio.Event
+    fleet: int = 0
+    elsewhere: int = 0
+    spent_ns: dict[str, int] = field(default_factory=dict)  # how long each step before and after the I/O took
     _loaded_at_ns: int = 0
     _guests: dict[str, GuestRound] = field(default_factory=dict)
     _events: asyncio.Queue[co.Event] = field(default_factory=asyncio.Queue)
@@ -64,16 +73,27 @@ class RoundRunner:
         self._guests = {session.guest.name: GuestRound(session) for session in self.sessions}
         for session in self.sessions:
             session.begin()
-        await self._each(self._settle)
-        await self._probe_lost_time()
-        await self._each(self._probe_before, at_once=PROBES_AT_ONCE)
+        with self._timed("settle"):
+            await self._each(self._settle)
+        with self._timed("lost_time"):
+            await self._probe_lost_time()
+        with self._timed("clocks_before"):
+            await self._each(self._probe_before, at_once=PROBES_AT_ONCE)
         try:
-            progress = await self._coordinate()
+            with self._timed("round"):
+                progress = await self._coordinate()
         finally:
             for task in self._followers.values():
                 task.cancel()
             await asyncio.gather(*self._followers.values(), return_exceptions=True)
-        return progress, await self._answers(progress)
+        with self._timed("clocks_after"):
+            return progress, await self._answers(progress)
+
+    @contextlib.contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        began_ns = time.monotonic_ns()
+        yield
+        self.spent_ns[step] = time.monotonic_ns() - began_ns
 
     # --- before ---
 
@@ -133,8 +153,9 @@ class RoundRunner:
     async def _coordinate(self) -> co.RoundProgress:
         rules = self._rules()
         now_ns = self._loaded_at_ns = time.monotonic_ns()
-        self.journal(co.Opened(now_ns, tuple(self._guests)))
         progress, actions = co.open_round(self._guests, rules, at_ns=now_ns)
+        opened = co.Opened(now_ns, tuple(self._guests))
+        self.journal(opened, {"rules": dataclasses.asdict(rules), "actions": co.told(actions)})
         ticker = asyncio.create_task(self._tick())
         try:
             while True:
@@ -143,9 +164,10 @@ class RoundRunner:
                 if progress.phase is co.Phase.DONE:
                     return progress
                 event = await self._events.get()
-                if not isinstance(event, co.Tick):
-                    self.journal(event)
+                before = progress
                 progress, actions = co.step(progress, event)
+                if not isinstance(event, co.Tick) or progress != before:  # time that passes is no news
+                    self.journal(event, {"actions": co.told(actions)} if actions else {})
                 self._show(progress, event)
         finally:
             ticker.cancel()
@@ -153,7 +175,10 @@ class RoundRunner:
     def _rules(self) -> co.Rules:
         longest_ns = engines.deadline_ns(self.round, self._stagger_ns(len(self.sessions)))
         report_ns = longest_ns + RESTED_NS + int(REPORT_GRACE_S * 1e9)
-        return co.Rules(self.plan.inventory.policy, int(engines.READY_WITHIN_S * 1e9), report_ns, int(STOP_WITHIN_S * 1e9))
+        return co.Rules(
+            self.plan.inventory.policy, int(engines.READY_WITHIN_S * 1e9), report_ns, int(STOP_WITHIN_S * 1e9),
+            fleet=self.fleet, elsewhere=self.elsewhere,
+        )  # fmt: skip
 
     async def _tick(self) -> None:
         told = False

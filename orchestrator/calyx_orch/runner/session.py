@@ -152,7 +152,12 @@ class Session:
             if kind == answer:
                 return arrival
             if kind == "refused":
-                raise AgentError(str(arrival.message.get("why", "refused without a reason")), step=verb)
+                errno = arrival.message.get("errno")
+                raise AgentError(
+                    str(arrival.message.get("why", "refused without a reason")),
+                    step=verb,
+                    errno=errno if isinstance(errno, int) else 0,
+                )
 
     async def probe_clock(self, count: int, *, timeout_s: float = 5.0) -> tuple[Probe, ...]:
         """Ask the guest's clock `count` times, one after another."""
