@@ -105,6 +105,11 @@ METRICS = (
 )
 
 
+def figure_of(metric: Metric, units: Sequence[Unit]) -> float | None:
+    """The mean of a metric over units; None where no unit knows it."""
+    return mean_known(metric.figure(unit.figures) for unit in units)
+
+
 def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
     """Every side against the first. `fact` names what tells the sides of one run apart; empty: the sides are runs."""
     all_played = {id(side.record): played(side.record) for side in sides}
