@@ -242,10 +242,11 @@ static bool arm_timers(struct calyx_worker *w)
  * not get a CPU because we hold it. */
 static void wait_for_poller(struct calyx_worker *w)
 {
-	uint64_t until_ns = calyx_now_ns() + SPIN_POLLER_NS;
 	uint32_t flags = IORING_ENTER_GETEVENTS;
+	uint64_t until_ns;
 
 	submit(w);
+	until_ns = calyx_now_ns() + SPIN_POLLER_NS;
 	do {
 		for (int i = 0; i < 64; i++) {
 			if (calyx_ring_has_completions(&w->ring))

@@ -64,18 +64,19 @@ static void forbid_other_calls(int number)
 	atomic_store(&filtered, done ? 1 : -1);
 }
 
-/* Runs in the job's thread while it opens. The engine blocks all signals there; SIGSYS cannot be. */
+/* Runs in the job's thread while it opens: the engine blocks all signals there. */
 static int let_signal_in(int fd, uint32_t opcode, const void *argument, uint32_t count)
 {
 	sigset_t set;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGSYS);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	return calyx_sys_linux.io_uring_register(fd, opcode, argument, count);
 }
 
-/* What the loop asked for after the I/O that brought nothing; in the job's thread. */
+/* Runs in the job's thread. */
 static void judge_poller_call(uint32_t min_complete, uint32_t flags, uint64_t returned_ns)
 {
 	bool asked = __atomic_load_n(bent_word(bent.params.sq_off.flags), __ATOMIC_RELAXED) & IORING_SQ_NEED_WAKEUP;

@@ -3,21 +3,29 @@
 #include "check.h"
 #include "ring.h"
 
+#define IOS_LEAST 100
 #define ENOUGH_NS 1000000u /* a NOP takes under a microsecond; a machine that others keep busy some more */
 
+/* Where others keep the CPUs busy a poller and the thread it works for may hardly run at once: then the same is asked
+ * over a longer time. */
 static void measure(enum calyx_setup setup, uint32_t iodepth)
 {
 	char reason[CALYX_REASON_MAX] = "";
-	struct calyx_floor floor;
-	int error = calyx_floor_measure(setup, CALYX_REFILL_EACH, iodepth, 50 * MS, &floor, reason);
+	struct calyx_floor floor = {0};
+	uint64_t runtime_ns = 0;
 
-	CHECK(error == 0, "setup %d: %s", (int)setup, reason);
-	/* On a machine that others keep busy a poller may hardly get a CPU. */
-	CHECK(floor.ios > (setup == CALYX_SETUP_SQPOLL ? 0 : 100), "setup %d: %" PRIu64 " NOPs", (int)setup, floor.ios);
-	CHECK(floor.ns_per_io == 50 * MS / floor.ios, "%" PRIu64 " ns each", floor.ns_per_io);
+	for (int attempt = 0; attempt < ATTEMPTS && floor.ios <= IOS_LEAST; attempt++) {
+		int error;
+
+		runtime_ns = RUNTIME_NS(attempt) / 4;
+		error = calyx_floor_measure(setup, CALYX_REFILL_EACH, iodepth, runtime_ns, &floor, reason);
+		CHECK(error == 0 || attempt + 1 < ATTEMPTS, "setup %d: %s", (int)setup, reason);
+	}
+	CHECK(floor.ios > IOS_LEAST, "setup %d: %" PRIu64 " NOPs", (int)setup, floor.ios);
+	CHECK(floor.ns_per_io == runtime_ns / floor.ios, "%" PRIu64 " ns each", floor.ns_per_io);
 	CHECK(floor.p50_ns > 0 && floor.p50_ns <= floor.p99_ns, "p50 %" PRIu64 " p99 %" PRIu64, floor.p50_ns,
 	      floor.p99_ns);
-	CHECK(setup == CALYX_SETUP_SQPOLL || floor.p50_ns < ENOUGH_NS * iodepth, "p50 %" PRIu64 " ns", floor.p50_ns);
+	CHECK(floor.p50_ns < ENOUGH_NS * iodepth, "p50 %" PRIu64 " ns", floor.p50_ns);
 	CHECK(floor.setup.took == setup && floor.clock.cost_ns > 0, "set-up and clock are told");
 }
 
