@@ -137,6 +137,13 @@ def test_what_stays_is_told_with_its_reason_and_without_control_characters() -> 
     assert "something stays on vm1; not clean: vm2, vm3." in text
 
 
+def test_what_could_not_be_looked_at_is_not_called_clean() -> None:
+    text = told(Cleaned("vm1", False), Cleaned("vm2", False, trouble="no answer"))
+    assert "Nothing is left by the dead on 1 of 2 guests; not clean: vm2." in text
+    foreign = told(Cleaned("vm1", False, failed=(Untouched("/data/x", "files lie in it that no agent made"),)))
+    assert foreign.endswith("Nothing was removed; not clean: vm1.")
+
+
 def test_all_of_it_is_strict_json() -> None:
     data = json.loads(json.dumps(cleaning.to_json([Cleaned("vm1", False, removed=(LEFTOVER,))]), allow_nan=False))
     assert data["format"] == "calyx-orch-clean/1"

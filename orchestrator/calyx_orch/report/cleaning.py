@@ -25,7 +25,7 @@ NOT_KNOWN = "may stay allocated on the vm_host's thin disk: whether the guest's 
 
 def show(cleaned: Sequence[Cleaned], console: Console) -> None:
     """Print a row for each guest on which anything was found, the reasons, and one sentence."""
-    rows = [one for one in cleaned if one.removed or one.kept or one.failed or one.trouble or one.agents]
+    rows = [one for one in cleaned if one.removed or one.kept or one.failed or one.agents]
     if rows:
         terminal.show_rows(console, "what was left by the dead", FIELDS, rows[: terminal.GUESTS_ALL_MAX])
     lines = [line for one in cleaned for line in _lines(one)]
@@ -45,9 +45,9 @@ FIELDS: tuple[Field[Cleaned], ...] = (
     Field("directories", lambda one: str(len(one.removed))),
     Field("files", lambda one: str(sum(left.files for left in one.removed))),
     Field("bytes", lambda one: wording.size(sum(left.bytes for left in one.removed))),
-    Field("old agents", lambda one: str(len(one.agents)), 2),
-    Field("in use or not ours", lambda one: str(len(one.kept) or ""), 1),
-    Field("could not", lambda one: str(len(one.failed) or ("?" if one.trouble else ""))),
+    Field("old agents", lambda one: str(len(one.agents) or ""), 2),
+    Field("stays", lambda one: str(len(one.kept) or ""), 1),
+    Field("failed", lambda one: str(len(one.failed) or "")),
     Field(
         "runs", lambda one: ", ".join(dict.fromkeys(left.run for left in one.removed if left.run)), 1, is_number=False
     ),
@@ -90,12 +90,12 @@ def sentence(cleaned: Sequence[Cleaned]) -> str:
         count = f"{len(removed)} {'directory' if len(removed) == 1 else 'directories'}"
         text = f"{verb} {count} with {wording.count_of(files, 'file')} ({size}) on {some} of {guests}"
         text += f", and {wording.count_of(agents, 'old agent')}" if agents else ""
+    elif any(one.failed for one in cleaned):
+        text = "Nothing was removed"
     else:
-        text = (
-            f"Nothing is left by the dead on {guests}"
-            if any(not one.trouble for one in cleaned)
-            else "Nothing was cleaned"
-        )
+        looked = sum(not one.trouble for one in cleaned)
+        where = guests if looked == len(cleaned) else f"{looked} of {guests}"
+        text = f"Nothing is left by the dead on {where}" if looked else "Nothing was cleaned"
     kept = [one.guest for one in cleaned if one.kept]
     bad = [one.guest for one in cleaned if not one.is_clean]
     text += f"; something stays on {facts.names(kept)}" if kept else ""
