@@ -205,6 +205,27 @@ def test_a_run_takes_a_job_file_in_place_of_the_workloads(tmp_path: Path) -> Non
     assert plan.from_json(plan.to_json(made)) == made
 
 
+def test_sections_with_several_ioengines_are_compared_with_each(tmp_path: Path) -> None:
+    """Every section runs by calyx and by each engine that the file names, where that engine can make the same I/O."""
+    common = "[global]\nsize=8m\nruntime=9\ntime_based\nramp_time=1\nnorandommap\ndirect=1\nrw=randread\n"
+    sections = "".join(
+        f"[{name}]\nstonewall\nioengine={engine}\n{depth}"
+        for name, engine, depth in (
+            ("a", "libaio", "iodepth=8\n"),
+            ("b", "io_uring", "iodepth=8\n"),
+            ("c", "psync", ""),
+        )
+    )
+    (tmp_path / "my.fio").write_text(common + sections)
+    guest = Guest("vm1", Connection("vm1"), (Target("data", "/data"),))
+    made = command.plan_of(Inventory("i", (guest,), ()), command.RunOptions(jobs=tmp_path / "my.fio", seed=1))
+    by_section = {
+        name: {round_.engine for round_ in made.rounds if round_.workload.name == name} for name in ("a", "b", "c")
+    }
+    queued = {"calyx", "fio-libaio", "fio-io_uring"}
+    assert by_section == {"a": queued, "b": queued, "c": {"calyx", "fio-psync"}}
+
+
 def test_a_job_file_that_cannot_be_taken_ends_with_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
