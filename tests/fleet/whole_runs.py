@@ -122,10 +122,13 @@ class Started:
             self._news.notify_all()
 
 
-async def start(*arguments: str | Path, folder: Path, cwd: Path) -> Started:
-    """Start `calyx-orch` with these words in a process group of its own, as a shell would."""
+async def start(*arguments: str | Path, folder: Path, cwd: Path, within: Sequence[str] = ()) -> Started:
+    """Start `calyx-orch` with these words in a process group of its own, as a shell would.
+
+    `within` are words in front that become it, such as `nsenter --net=...`.
+    """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "calyx_orch.cli", *map(str, arguments), cwd=cwd, limit=16 << 20, start_new_session=True,
+        *within, sys.executable, "-m", "calyx_orch.cli", *map(str, arguments), cwd=cwd, limit=16 << 20, start_new_session=True,
         env={name: value for name, value in os.environ.items() if name != "COLUMNS"}, stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -137,11 +140,11 @@ async def start(*arguments: str | Path, folder: Path, cwd: Path) -> Started:
     return started
 
 
-async def start_run(inventory: str, base: Path, *options: str) -> Started:
+async def start_run(inventory: str, base: Path, *options: str, within: Sequence[str] = ()) -> Started:
     """Start `calyx-orch run` on this text."""
     path, folder = base / "inventory.yaml", base / "run"
     path.write_text(inventory)
-    return await start("run", path, "--out", folder, *options, folder=folder, cwd=base)
+    return await start("run", path, "--out", folder, *options, folder=folder, cwd=base, within=within)
 
 
 async def run(inventory: str, base: Path, *options: str, within_s: float = WITHIN_S) -> Ended:
