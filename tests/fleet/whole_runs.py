@@ -17,7 +17,8 @@ import pytest
 
 from calyx_agent import executables as shipped
 from calyx_orch.analysis.summary import Summary, summarise
-from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, _descendants, find_sshd
+from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, find_sshd
+from calyx_orch.commands.processes import descendants
 from calyx_orch.model import GuestOutcome, RunRecord
 from calyx_orch.store import archive
 
@@ -190,7 +191,7 @@ def _command(entry: Path) -> str:
 
 def processes_below(pid: int) -> list[str]:
     """The command lines of all processes that descend from this one."""
-    return [_command(Path(f"/proc/{child}")) for child in _descendants(pid)]
+    return [_command(Path(f"/proc/{child}")) for child in descendants(pid)]
 
 
 def left_processes(fleet: LoopbackFleet) -> dict[int, str]:

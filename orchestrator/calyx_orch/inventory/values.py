@@ -1,0 +1,145 @@
+"""The values of an inventory: they arrive as text (see documents/), and each type here says what that text must be."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from calyx_orch import units
+from calyx_orch.inventory import words
+
+T = TypeVar("T")
+_WHOLE = re.compile(r"^-?(0|[1-9][0-9]*)$", re.ASCII)
+_TRUE, _FALSE = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
+_WORKLOAD_NAME = re.compile(r"^\w[\w.+-]{0,79}$")
+_TARGET_NAME = re.compile(r"^\w[\w.+-]{0,39}$")
+
+DEVICES_REFUSED = (
+    "block devices are refused until they can be guarded against overwriting data: give the path of a directory"
+)
+
+
+def text(value: Any) -> str:
+    """Text as written. ValueError for nothing, a list or a mapping, and for control characters."""
+    if value is None:
+        raise ValueError("is empty: give a text, or leave the key out")
+    if not isinstance(value, str):
+        raise ValueError(f"is text, not a {'list' if isinstance(value, list) else 'mapping'}")
+    if not value.strip():
+        raise ValueError("is empty: give a text, or leave the key out")
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise ValueError("holds a control character (a line break or tab?)")
+    return value
+
+
+def _whole(value: Any) -> int:
+    written = text(value)
+    if not _WHOLE.match(written) or len(written) > 20:
+        raise ValueError(f"{written[:40]!r} is no whole number (digits only, no leading zero, no _ or exponent)")
+    return int(written)
+
+
+def _boolean(value: Any) -> bool:
+    written = text(value).lower()
+    if written not in _TRUE | _FALSE:
+        raise ValueError(f"{written[:40]!r} is neither true nor false")
+    return written in _TRUE
+
+
+def parsed(parse: Callable[[str], Any]) -> BeforeValidator:
+    """A value that `parse` makes of its text; what it raises as ValueError is the problem that is told."""
+    return BeforeValidator(lambda value: parse(text(value)))
+
+
+def _directory(value: Any) -> str:
+    written = text(value)
+    path = "/" + posixpath.normpath(written).lstrip("/")
+    if not written.startswith("/"):
+        raise ValueError(f"{written[:60]!r} is a relative path: give the absolute path of a directory on the guest")
+    if ".." in written.split("/"):
+        raise ValueError("holds '..': give the plain path")
+    if (path == "/dev" or path.startswith("/dev/")) and not path.startswith("/dev/shm/"):
+        raise ValueError(DEVICES_REFUSED)
+    return path
+
+
+def _program(value: Any) -> str:
+    path = text(value)
+    if not path.startswith("/"):
+        raise ValueError(f"{path[:60]!r} is a relative path: give an absolute path on the guest")
+    return path
+
+
+def _agent_dir(value: Any) -> str:
+    path = text(value)
+    if not path.startswith(("/", "~/")):
+        raise ValueError(
+            f"{path[:60]!r} is a relative path: give an absolute path on the guest, or one that begins with ~/"
+        )
+    return path
+
+
+def _named(pattern: re.Pattern[str], what: str) -> BeforeValidator:
+    def check(value: Any) -> str:
+        name = text(value)
+        if not pattern.match(name):
+            raise ValueError(f"{name[:60]!r} is no name of a {what}: letters, digits and . _ + - only")
+        return name
+
+    return BeforeValidator(check)
+
+
+class _Many:
+    """A list, or one value that stands for a list of one."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        many = handler(core)
+        return {"anyOf": [many["items"], many]} if "items" in many else many
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+_SIZE_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": units.SIZE_PATTERN}]}
+_DURATION_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": units.DURATION_PATTERN}]}
+
+Text = Annotated[str, BeforeValidator(text)]
+Boolean = Annotated[bool, BeforeValidator(_boolean)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Size = Annotated[int, parsed(units.parse_size), WithJsonSchema(_SIZE_SCHEMA)]
+BlockSize = Annotated[int, parsed(words.block_size), WithJsonSchema(_SIZE_SCHEMA)]
+Duration = Annotated[float, parsed(units.parse_duration), WithJsonSchema(_DURATION_SCHEMA)]
+Rate = Annotated[
+    int, parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
+]
+Directory = Annotated[str, BeforeValidator(_directory)]
+Program = Annotated[str, BeforeValidator(_program)]
+AgentDir = Annotated[str, BeforeValidator(_agent_dir)]
+WorkloadName = Annotated[str, _named(_WORKLOAD_NAME, "workload")]
+TargetName = Annotated[str, _named(_TARGET_NAME, "target")]
+Split = Annotated[
+    tuple[words.Split, words.Split], parsed(words.bssplit), WithJsonSchema({"type": "string", "pattern": r"^[0-9].*/"})
+]
+Distribution = Annotated[
+    str, parsed(words.random_distribution), WithJsonSchema({"type": "string", "pattern": words.DISTRIBUTION_PATTERN})
+]
+Cpus = Annotated[
+    str,
+    parsed(words.cpus_allowed),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": words.CPUS_PATTERN}]}),
+]
+Thinktime = Annotated[
+    int,
+    parsed(words.thinktime_us),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]+\s*[a-z]*$"}]}),
+]
+Find = Annotated[str, parsed(words.find), WithJsonSchema({"type": "string", "pattern": words.FIND_PATTERN})]
+Many = Annotated[list[T], BeforeValidator(_as_list), Field(min_length=1), _Many]
+Label = Annotated[str, BeforeValidator(text), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Labels = dict[str, Label]
