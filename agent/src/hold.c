@@ -22,8 +22,12 @@
 #define TIME_MAX_NS (24 * 366 * 3600ull * SECOND_NS)
 #define READY_TIMEOUT_MS 120000
 #define DEADLINE_GRACE_NS (30 * SECOND_NS)
-#define FIRST_IO_NS (50 * MS_NS) /* the counters are watched this long for a first movement */
-#define FIRST_IO_STEP_NS 100000ull
+/* The counters are watched this long for a first movement: closely at first, then, of a fio that a slow guest takes
+ * long to start, less so. */
+#define FIRST_IO_NS (500 * MS_NS)
+#define FIRST_IO_CLOSE_NS (50 * MS_NS)
+#define FIRST_IO_CLOSE_STEP_NS 100000ull
+#define FIRST_IO_STEP_NS MS_NS
 #define WATCHED_MAX 64
 
 struct hold {
@@ -140,10 +144,11 @@ static void send_started(struct hold *hold, uint64_t now_ns, uint64_t bound_ns, 
 	command_send(hold->command, &lines);
 }
 
-/* Watches the I/O counters of the program and its descendants from the start line on. Short, so it does not look for a
- * stop. */
+/* Watches the I/O counters of the program and its descendants from the start line on. */
 static void watch_first_io(struct hold *hold)
 {
+	const uint64_t close_ns = hold->start_ns + FIRST_IO_CLOSE_NS;
+	uint64_t until_ns = hold->start_ns + (hold->deadline_ns < FIRST_IO_NS ? hold->deadline_ns : FIRST_IO_NS);
 	uint64_t before_ns, now_ns;
 
 	moment_fine_timers();
@@ -152,7 +157,7 @@ static void watch_first_io(struct hold *hold)
 	hold->base_bytes = watched_bytes(hold);
 	moment_sleep_until(hold->start_ns);
 	before_ns = hold->start_ns;
-	while ((now_ns = moment_now_ns()) < hold->start_ns + FIRST_IO_NS) {
+	while ((now_ns = moment_now_ns()) < until_ns && !command_stopped(hold->command)) {
 		bool moved = watched_bytes(hold) > hold->base_bytes;
 
 		now_ns = moment_now_ns();
@@ -161,7 +166,7 @@ static void watch_first_io(struct hold *hold)
 			return;
 		}
 		before_ns = now_ns;
-		moment_sleep_until(now_ns + FIRST_IO_STEP_NS);
+		moment_sleep_until(now_ns + (now_ns < close_ns ? FIRST_IO_CLOSE_STEP_NS : FIRST_IO_STEP_NS));
 	}
 	now_ns = gate_released_ns(&hold->gate);
 	send_started(hold, now_ns ? now_ns : hold->start_ns, 0, "released");

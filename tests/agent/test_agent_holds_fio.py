@@ -138,6 +138,26 @@ def test_a_stop_ends_a_running_fio_and_keeps_its_output(agent: AgentProcess, tar
     assert "jobs" in agent.documents["stdout"]
 
 
+def test_a_first_io_that_comes_late_is_seen_when_it_comes(agent: AgentProcess, target: Path) -> None:
+    """A guest with slow CPUs takes fio beyond the 50 ms in which its counters are looked at most closely."""
+    file = target / "late"
+    file.write_bytes(b"x" * 4096)
+    reads = f"dd if='{file}' of=/dev/null iflag=direct bs=4k count=1"
+    probe = subprocess.run(["sh", "-c", reads], capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        pytest.skip(f"no direct I/O here: {probe.stderr}")
+    agent.send(
+        "exec", ("hold", 1), *script(f"{waiter(agent)[5:]}; sleep 0.15; exec {reads}"), ramp_ns=0, runtime_ns=300 * MS
+    )
+    agent.until("ready")
+    start_ns = agent.arm()
+    started = agent.until("started")
+    assert started["how"] == "first-io"
+    assert 150 * MS <= started["now_ns"] - start_ns < 450 * MS
+    assert 0 < started["bound_ns"] < 50 * MS
+    assert agent.until("exited")["status"] == 0
+
+
 def test_a_hanging_fio_is_killed_after_its_deadline(agent: AgentProcess) -> None:
     """A-020: it ignores TERM, as one does that hangs on its disk; KILL follows 5 s later."""
     hanging = f'sh -c "{waiter(agent)}"; exec {HANGING_FIO}'
