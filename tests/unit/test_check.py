@@ -188,6 +188,14 @@ def test_facts_that_make_no_sense_are_that_guest_s_failure_alone() -> None:
     assert good.is_ready
 
 
+def test_what_the_dead_left_is_noted_with_the_way_to_remove_it() -> None:
+    found = one(said("facts", lambda facts: facts["paths"][0].update(stale=[".calyx-orch-a1b2c3"])))
+    assert found.is_ready
+    (note,) = found.notes
+    assert "/data/.calyx-orch-a1b2c3" in note
+    assert "calyx-orch clean" in note
+
+
 def test_guests_of_one_machine_are_told_once() -> None:
     same = said("facts", lambda facts: facts.update(boot_id="one"))
     _, notes = looked("a", "b", scripts={"a": same, "b": same})
