@@ -43,6 +43,12 @@ def truth(**figures: int) -> dict[str, object]:
     return {"truth": {"data": figures}}
 
 
+def buffered(*, files: int, memory: int, direct: bool = False) -> Context:
+    """A round of buffered I/O by two jobs on a guest with some memory."""
+    one = replace(ROUND, workload=replace(WORKLOAD, direct=direct, numjobs=2, size_bytes=files // 2))
+    return context(round=one, facts={"memory_bytes": memory})
+
+
 def idle(intervals: int, *, ios: float = 100.0, before: int = 100) -> Series:
     """60 s of which a stretch of 100 ms intervals has no I/O."""
     column = (ios,) * before + (0.0,) * intervals + (ios,) * (600 - before - intervals)
@@ -84,6 +90,7 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
         ("latency-kind", "completion latency", of(latency_kind="completion")),
         ("clock", "clock error", of(window_end_ns=GOOD.window_start_ns - 1)),
         ("runtime", "ran 50.0 s", of(window_end_ns=GOOD.window_start_ns + 50 * SECOND)),
+        ("page-cache", "page cache", buffered(files=2 << 30, memory=(1 << 30) + 1)),
         ("cache", "cache below", context(facts=truth(cold_read_ns=90_000, hot_read_ns=30_000))),
         ("stalled", "stalled 3.0 s", of(series=idle(30))),
         ("compressible", "compressible", written("btrfs", "rw,relatime,ssd,compress=zstd:3,subvol=/")),
@@ -117,6 +124,9 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         context(facts={"truth": "nonsense"}),
         context(round=DURABLE, facts=truth(flush_write_ns=150_000)),
         context(facts=truth(flush_write_ns=20_000)),
+        buffered(files=2 << 30, memory=1 << 30),
+        buffered(files=1 << 20, memory=1 << 30, direct=True),
+        replace(buffered(files=1 << 20, memory=1), facts={}),
         of(series=idle(4)),
         of(series=None),
         written("btrfs", "rw,compress=no"),

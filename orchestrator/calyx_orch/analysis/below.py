@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
+from calyx_orch import units
 from calyx_orch.analysis.doubt import Context, Doubt
 from calyx_orch.model import NANOSECONDS
 
 HOT_RATIO_MIN = 3.0  # a first read this many times slower than its repetition did not come from the same place
 FLUSH_AT_ONCE_NS = 150_000  # less than any disk without power-loss protection needs to make 4 KiB durable
+MEMORY_RATIO_MIN = 2  # files of less than that many times the memory may be answered from it
 STALL_MIN_NS = 500_000_000
 STALL_RATIO = 20  # times the mean time between I/Os: a slow or rated workload has gaps of its own
 COMPRESSED_AT_ONCE = (
@@ -47,6 +49,22 @@ def in_memory(context: Context) -> Doubt | None:
                 "ram", "target in RAM", f"{context.path} is memory, not a disk", "choose a directory on a disk"
             )
     return None
+
+
+def page_cached(context: Context) -> Doubt | None:
+    """Buffered I/O on files that may lie in the guest's memory as a whole: how much it has decides, and not its disk."""
+    workload, memory = context.round.workload, context.facts.get("memory_bytes")
+    files = workload.size_bytes * workload.numjobs
+    if workload.direct or not isinstance(memory, int) or files >= MEMORY_RATIO_MIN * memory:
+        return None
+    return Doubt(
+        "page-cache",
+        "page cache",
+        f"the I/O is buffered, and {units.format_bytes(files)} of files are less than twice the guest's memory of "
+        f"{units.format_bytes(memory)}: the page cache decides",
+        "use direct I/O, or files of twice the memory, and compare no guests with different memory",
+        memory / max(files, 1),
+    )
 
 
 def stalled(context: Context) -> Doubt | None:

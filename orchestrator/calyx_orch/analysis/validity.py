@@ -298,6 +298,7 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     steal,
     below.unwritten,
     below.in_memory,
+    below.page_cached,
     buffers_unregistered,
     not_direct,
     rate_limited,
