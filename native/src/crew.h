@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A crew is one job's threads. crew.c opens, starts, watches and ends them; worker.c opens what one thread needs;
- * engine.c is the loop that one thread runs. They meet in this header only.
+ * A crew is one job's threads. opening.c opens it, crew.c starts, watches and ends it; worker.c opens what one thread
+ * needs; engine.c is the loop that one thread runs. They meet in this header only.
  *
  *   command:  OPENING -> (DROP_BUFFERS) -> READY -> START            set by the caller's thread, waited for by all
  * workers any -> QUIT                                        stop before the start, or a refused crew stop:     NONE ->
@@ -194,6 +194,9 @@ __attribute__((format(printf, 2, 3))) void calyx_worker_fail(struct calyx_worker
 void calyx_worker_count_error(struct calyx_worker *worker, enum calyx_direction direction, int error, uint64_t offset);
 /* engine.c: prepares the first queue, waits for the start line, makes I/O until the end, drains. */
 void calyx_worker_run(struct calyx_worker *worker);
+/* crew.c: what each thread does, from its spawning to its end; gives all threads their next command. */
+void *calyx_crew_thread(void *worker);
+void calyx_crew_command(struct calyx_crew *crew, uint32_t command);
 /* crew.c: sleeps until command is no longer `from`, or until_ns; returns the command. */
 uint32_t calyx_crew_await(struct calyx_crew *crew, uint32_t from, uint64_t until_ns);
 
