@@ -31,7 +31,7 @@ from calyx_orch.model import (
 )
 from calyx_orch.report import facts
 from calyx_orch.report.live import Silent
-from calyx_orch.runner import preflight, rounds
+from calyx_orch.runner import preflight, preparing, rounds
 from calyx_orch.runner.session import Session
 from calyx_orch.store import archive
 from calyx_orch.transport import Pool
@@ -306,6 +306,38 @@ def test_files_that_stayed_are_a_failure_with_their_path(tmp_path: Path) -> None
     assert table is not None
     assert path in table.rows[0][-1]
     assert path in verdict.sentence(record, summary.summarise(record))
+
+
+PREPARE_S = {"quick": 0.1, "slow": 2.0, "slowest": 8.0}
+PREPARING = {name: Script(prepare_s=seconds) for name, seconds in PREPARE_S.items()}
+
+
+def test_no_guest_begins_before_the_slowest_has_laid_out_its_files(tmp_path: Path) -> None:
+    """A-025: laying out takes 0.1, 2 and 8 s; it is a phase of its own, and the start spread is told."""
+    ended, folder = run(plan_for(*PREPARE_S), tmp_path, scripts=PREPARING)
+    assert [outcome.state for outcome in ended.outcomes] == ["measured"] * 3
+    events = events_of(folder)
+    prepared_ns = {event["guest"]: int(str(event["at_ns"])) for event in events if event["event"] == "prepared"}
+    assert list(prepared_ns) == list(PREPARE_S)
+    assert 7.5e9 < prepared_ns["slowest"] - prepared_ns["quick"] < 12e9
+    record = archive.read(folder.path)
+    assert min(m.start_line_ns for m in record.measurements) > prepared_ns["slowest"]
+    for round_ in record.plan.rounds:
+        assert len({m.start_line_ns for m in record.measurements if m.round_index == round_.index}) == 1
+    for row in summary.summarise(record).fleet:
+        assert row.guests == 3
+        assert row.skew_max_ns is not None
+        assert row.skew_max_ns < 1_000_000
+
+
+def test_laying_out_has_a_time_out_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-025: who takes longer is left out with the reason, and the others do not wait for it any longer."""
+    bytes_s = READ.size_bytes / preparing.LAYOUT_BYTES_PER_S_MIN
+    monkeypatch.setattr(preparing, "LAYOUT_GRACE_S", 3.0 - bytes_s)
+    ended, _ = run(plan_for(*PREPARE_S), tmp_path, scripts=PREPARING)
+    assert [outcome.state for outcome in ended.outcomes] == ["measured", "measured", "lost"]
+    assert ended.outcomes[2].step == "prepare"
+    assert ended.outcomes[2].reason == "no answer within 3 s"
 
 
 def test_what_nobody_had_thought_of_is_one_guest_s_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from calyx_orch.runner.rounds import data_seed, with_pin
 from calyx_orch.runner.session import Session
 
 REHEARSE_WITHIN_S = 30.0
+LAYOUT_GRACE_S = 60.0  # besides the time that the bytes take
 LAYOUT_BYTES_PER_S_MIN = 4 << 20  # a target slower than this is given up
 
 NoteGuest = Callable[[str, str], None]
@@ -28,7 +29,7 @@ async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest)
         *((("verify", layout.verify),) if layout.verify else ()),
         *session.owner,
     )  # fmt: skip
-    limit_s = 60.0 + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
+    limit_s = LAYOUT_GRACE_S + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
     arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=limit_s)
     prepared = border.checked(arrival.message, "prepare")
     files = prepared["files"]

@@ -159,10 +159,10 @@ class SimulatedChannel:
             {"path": f"{directory}/job.{number}", "size": size, "extents": 1, "unwritten": 0, "holes": 0}
             for number in range(count)
         ]
-        self._say(
-            "prepared", files=files, written_bytes=size * count, took_ns=size * count * 2, free_bytes=1 << 40,
-            free_inodes=1 << 20,
-        )  # fmt: skip
+        written = size * count
+        answer = {"written_bytes": written, "took_ns": 2 * written, "free_bytes": 1 << 40, "free_inodes": 1 << 20}
+        later = asyncio.get_running_loop().call_later
+        later(self._script.prepare_s, lambda: self._say("prepared", files=files, **answer))
 
     def _lost(self, options: dict[str, list[str]]) -> None:
         spin_ns = int(options["spin_ms"][0]) * 1_000_000

@@ -27,6 +27,7 @@ class Script:
     bend_hello: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     stays: tuple[str, ...] = ()  # what cleaning cannot remove
     lines_missed: int = 0  # how many start lines pass before it hears of them
+    prepare_s: float = 0.0  # how long its layout really takes
 
 
 SCRIPTS: Mapping[str, Script] = {
