@@ -230,7 +230,9 @@ async def _run(
     interrupted = asyncio.Event()
     caught: list[int] = []
     loop = asyncio.get_running_loop()
-    running = runner.run(plan, folder=folder, live=live, interrupted=interrupted, pool=pool, cache=cache, earlier=earlier)
+    running = runner.run(
+        plan, folder=folder, live=live, interrupted=interrupted, pool=pool, cache=cache, earlier=earlier
+    )
     task = asyncio.ensure_future(running)
 
     def on_signal(number: int) -> None:

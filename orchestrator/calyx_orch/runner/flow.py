@@ -28,7 +28,6 @@ from calyx_orch.runner.session import Session
 from calyx_orch.store.archive import RunFolder
 
 
-
 @dataclass(frozen=True)
 class Ended:
     """How a run ended: `status` is finished, interrupted or failed."""
