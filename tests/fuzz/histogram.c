@@ -4,14 +4,7 @@
 #include <string.h>
 
 #include "calyx/histogram.h"
-
-#define REQUIRE(condition)                                                                                             \
-	do {                                                                                                           \
-		if (!(condition))                                                                                      \
-			abort();                                                                                       \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "require.h"
 
 static struct calyx_histogram one, other, both;
 

@@ -5,17 +5,10 @@
 
 #include "job.h"
 #include "offsets.h"
+#include "require.h"
 
 #define DRAWS 64
 #define BLOCKS_QUICK 4096 /* a sum over more blocks than this takes too long to be done often */
-
-#define REQUIRE(condition)                                                                                             \
-	do {                                                                                                           \
-		if (!(condition))                                                                                      \
-			abort();                                                                                       \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_numbers(const struct calyx_job *job)
 {

@@ -7,14 +7,7 @@
 
 #include "json.h"
 #include "protocol.h"
-
-#define REQUIRE(condition)                                                                                             \
-	do {                                                                                                           \
-		if (!(condition))                                                                                      \
-			abort();                                                                                       \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "require.h"
 
 static void append_value(struct buffer *out, const char *value)
 {

@@ -6,6 +6,7 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -142,6 +143,19 @@ static inline const struct calyx_result *run_to_end(struct calyx_crew *crew)
 	CHECK(calyx_crew_start(crew, calyx_now_ns() + 20 * MS) == 0, "start");
 	CHECK(calyx_crew_wait(crew, 60 * SECOND) == 0, "wait");
 	return calyx_crew_result(crew);
+}
+
+/* Descriptors of this process; the one that looks is among them. */
+static inline int count_open_files(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	int count = 0;
+
+	CHECK(directory != NULL, "/proc/self/fd");
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count;
 }
 
 #endif

@@ -6,7 +6,6 @@
 #ifndef FAILING_CALLS_H
 #define FAILING_CALLS_H
 
-#include <dirent.h>
 #include <linux/io_uring.h>
 #include <stdatomic.h>
 
@@ -106,18 +105,6 @@ static inline int try_fdatasync(int fd)
 static inline int try_ioctl(int fd, unsigned long request, void *argument)
 {
 	return fails() ? -EIO : calyx_sys_linux.ioctl(fd, request, argument);
-}
-
-static inline int count_open_files(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	CHECK(directory != NULL, "/proc/self/fd");
-	while (readdir(directory))
-		count++;
-	closedir(directory);
-	return count;
 }
 
 static inline void check_nothing_left(int n, int open_files)

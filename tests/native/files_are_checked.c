@@ -1,21 +1,7 @@
 // Is a file that does not fit its job refused before anything starts, in a sentence that names it, and nothing leaked?
-#include <dirent.h>
-
 #include "check.h"
 
 #define SIZE (1ull << 20)
-
-static int count_open_files(void)
-{
-	DIR *directory = opendir("/proc/self/fd");
-	int count = 0;
-
-	CHECK(directory != NULL, "/proc/self/fd");
-	while (readdir(directory))
-		count++;
-	closedir(directory);
-	return count;
-}
 
 static void refused(const struct calyx_job *job, int error, const char *word)
 {
