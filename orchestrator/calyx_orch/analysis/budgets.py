@@ -27,10 +27,6 @@ def _latency(text: str) -> float:
     return units.parse_duration(text) * 1e9
 
 
-def _percent(text: str) -> float:
-    return units.parse_percent(text) / 100.0
-
-
 def _count(text: str) -> float:
     return float(text.replace("_", "").replace(",", ""))
 
@@ -50,7 +46,7 @@ MEASURES = {
     "p50": Measure(lambda row: row.p50_ns, _latency, units.format_latency),
     "p99": Measure(lambda row: row.p99_ns, _latency, units.format_latency),
     "p99.9": Measure(lambda row: row.p999_ns, _latency, units.format_latency),
-    "cv": Measure(lambda row: row.cv_within_run, _percent, lambda value: units.format_percent(100 * value)),
+    "cv": Measure(lambda row: row.cv_within_run, units.parse_percent, lambda value: units.format_percent(100 * value)),
     "cpu_per_io": Measure(lambda row: row.cpu_ns_per_io, _latency, units.format_latency),
 }
 

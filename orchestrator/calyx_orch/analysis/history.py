@@ -46,7 +46,7 @@ class Track:
 
 @dataclass(frozen=True)
 class History:
-    """All series of one metric, with incidents in order of opening and the suspects of the last night."""
+    """All series of one metric, with incidents in order of opening, and the suspects of the last night among the others."""
 
     metric: str
     tracks: tuple[Track, ...]
@@ -78,7 +78,10 @@ def history(metric: str, nights: Iterable[Night]) -> History:
     tracks = tracks_of(nights)
     series = {f"{track.name} {track.what}": track.values for track in tracks}
     better = BETTER[metric]
-    return History(metric, tracks, regression.incidents(series, better), regression.suspects(series, better))
+    incidents = regression.incidents(series, better)
+    known = {one.series for one in incidents if one.recovered is None}
+    fresh = {name: values for name, values in series.items() if name not in known}
+    return History(metric, tracks, incidents, regression.suspects(fresh, better))
 
 
 def _track(name: str, what: str, nights: Sequence[Night]) -> Track:

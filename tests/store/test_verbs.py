@@ -1,0 +1,144 @@
+"""`calyx-orch index list show export history baseline` as a person calls them, on a store of nights whose truth is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from calyx_orch.model import LoadMode, Measurement, RunRecord
+from calyx_orch.store import database, indexing
+from calyx_orch.store.archive import RunFolder
+from report_records import run_record
+
+NIGHTS, CHANGED = 26, 18
+
+
+def slower(record: RunRecord, vm_host: str, factor: float) -> RunRecord:
+    def of(m: Measurement) -> Measurement:
+        ways = {
+            name: replace(way, ios=int(way.ios * factor), bytes=int(way.bytes * factor))
+            for name in ("read", "write")
+            if (way := getattr(m, name)) is not None and m.vm_host == vm_host
+        }
+        return replace(m, **ways)
+
+    return replace(record, measurements=tuple(of(m) for m in record.measurements))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of 26 nights of two vm_hosts, the second 30 % slower from the 19th; and the last night's run folder."""
+    home = tmp_path_factory.mktemp("nights")
+    store = database.open_store(f"sqlite:///{home / 'store.sqlite'}")
+    for at in range(NIGHTS):
+        record = run_record(2, per_host=1, blocks=1, runtime_s=2.0, loads=(LoadMode.TOGETHER,), seed=at)
+        record = slower(record, "hv2", 0.7 if at >= CHANGED else 1.0)
+        record = replace(record, run_id=f"night-{at + 1:02d}", started_at=f"2026-11-{at + 1:02d}T02:30:00+01:00")
+        indexing.put(store, record)
+    store.close()
+    folder = RunFolder.create(home, record.plan, path=home / "last")
+    folder.keep_facts(record.facts)
+    folder.keep_measurements(record.measurements)
+    folder.finish(status="finished", outcomes=record.outcomes, notes=())
+    folder.close()
+    return home
+
+
+def calyx(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"CALYX_ORCH_STORE": f"sqlite:///{home / 'store.sqlite'}", "COLUMNS": "200"}
+    argv = [sys.executable, "-m", "calyx_orch.cli", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+def test_history_names_the_vm_host_that_got_worse(home: Path) -> None:
+    ended = calyx(home, "history", "--workload", "randread-4k", "--engine", "calyx")
+    assert ended.returncode == 0, ended.stderr
+    (line,) = [line for line in ended.stdout.splitlines() if line.startswith("hv2 ")]
+    assert "30 % worse since 2026-11-19, open" in line.replace("30.1", "30").replace("29.9", "30")
+    assert "worse" not in next(line for line in ended.stdout.splitlines() if line.startswith("hv1 "))
+    assert ended.stdout.rstrip().splitlines()[-1].startswith("1 open: hv2 randread-4k data together calyx ")
+
+
+def test_history_of_another_metric_says_that_nothing_changed(home: Path) -> None:
+    ended = calyx(home, "history", "--metric", "p99", "--scope", "fleet", "--json")
+    found = json.loads(ended.stdout)
+    assert found["sentence"] == "No incident is open."
+    assert {len(series["points"]) for series in found["series"]} == {NIGHTS}
+
+
+def test_list_and_show_find_what_was_indexed(home: Path) -> None:
+    assert "night-26" in calyx(home, "list", "--limit", "1").stdout
+    assert [row["run_id"] for row in json.loads(calyx(home, "list", "--json", "--limit", "2").stdout)] == [
+        "night-26",
+        "night-25",
+    ]
+    shown = calyx(home, "show", "night-01")
+    assert "hv1" in shown.stdout
+    assert "randread-4k" in shown.stdout
+    assert calyx(home, "show", "night-1").stderr.startswith("'night-1' names no run: 10 runs begin so")
+
+
+def test_a_folder_is_indexed_and_one_that_is_broken_does_not_keep_out_the_others(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "run.json").write_text("{")
+    (tmp_path / "b").symlink_to(home / "last")
+    ended = calyx(tmp_path, "index", tmp_path)
+    assert ended.returncode == 2
+    assert f"left out {tmp_path}/a:" in ended.stdout
+    assert f"indexed {tmp_path}/b" in ended.stdout
+    assert "1 run folders could not be indexed" in ended.stderr
+
+
+def test_exports_can_be_read_by_their_own_tools(home: Path, tmp_path: Path) -> None:
+    folder = home / "last"
+    rows = list(csv.DictReader(io.StringIO(calyx(tmp_path, "export", folder).stdout)))
+    one = next(row for row in rows if (row["scope"], row["name"], row["engine"]) == ("vm_host", "hv1", "calyx"))
+    assert calyx(tmp_path, "export", folder, "--format", "parquet", "--out", tmp_path / "x.parquet").returncode == 0
+    table = pd.read_parquet(tmp_path / "x.parquet")
+    assert len(table) == len(rows)
+    families = {
+        family.name: family.samples
+        for family in text_string_to_metric_families(
+            calyx(tmp_path, "export", folder, "--format", "openmetrics").stdout
+        )
+    }
+    (sample,) = [
+        sample
+        for sample in families["calyx_throughput"]
+        if all(sample.labels[name] == one[name] for name in ("scope", "name", "workload", "engine", "load"))
+    ]
+    assert sample.value == pytest.approx(float(one["throughput_bytes_per_s"]))
+    suite = ET.fromstring(calyx(tmp_path, "export", folder, "--format", "junit").stdout)
+    assert [case.get("name") for case in suite.iter("testcase")] == ["hv1-vm01", "hv2-vm01"]
+    assert json.loads(calyx(tmp_path, "export", folder, "--format", "json").stdout)["format"] == "calyx-orch-result/1"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("export", "last", "--format", "xml"), "there is no format 'xml': choose csv, parquet"),
+        (("export", "nothing"), "'nothing' names no run"),
+        (("history", "--metric", "speed"), "there is no metric 'speed': choose throughput"),
+        (("history", "--name", "hv9"), "the store has no throughput by vm_host that fits"),
+        (("index", "/proc/self"), "/proc/self is no run folder, and there is none right below it"),
+    ],
+)
+def test_what_cannot_be_done_is_said(home: Path, words: tuple[str, ...], says: str) -> None:
+    ended = calyx(home, *words)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+
+
+def test_a_baseline_is_kept_for_its_inventory(home: Path) -> None:
+    assert calyx(home, "baseline", "night-03").stdout == "night-03 is the baseline of inventories/fleet.yaml\n"
