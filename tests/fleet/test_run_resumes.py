@@ -1,5 +1,7 @@
 """A controller is killed for real, in every phase and within a round; the resumed run ends as if nothing had been."""
 
+# ruff: noqa: ASYNC110 - what another process writes can only be looked at
+
 from __future__ import annotations
 
 import asyncio

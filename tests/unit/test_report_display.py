@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from calyx_orch.model import LoadMode
 from calyx_orch.report.live import Progress, Silent
 from calyx_orch.runner import display as displays
 from calyx_orch.runner.display import Display
@@ -20,10 +21,15 @@ class Heard(Silent):
 
     def __init__(self) -> None:
         self.phases: list[str] = []
+        self.notes: list[str] = []
 
     def phase(self, text: str) -> None:
         """Keep it."""
         self.phases.append(text)
+
+    def note(self, text: str) -> None:
+        """Keep it."""
+        self.notes.append(text)
 
 
 class Clock:
@@ -110,3 +116,39 @@ def test_a_round_of_a_search_beyond_the_plan_counts_on() -> None:
     count = len(RECORD.plan.rounds)
     display.round(1, (replace(RECORD.plan.rounds[0], index=count),), alive=2)
     assert live.phases[-1].startswith(f"round {count + 1} of {count + 1}: ")
+
+
+def test_a_guest_that_runs_and_says_nothing_is_silent_and_not_lost(clock: Clock) -> None:
+    """It is shown so with the time, told once, and told once more when it speaks again; who has reported is not silent."""
+    display = running("calyx")
+    assert isinstance(display.live, Heard)
+    clock.now_s += 2.9
+    assert now(display).guests[0].state == "running"
+    clock.now_s += 4.1
+    assert (now(display).guests[0].state, now(display).guests[0].detail) == (
+        "silent",
+        "since 7 s, waited for until its deadline",
+    )
+    assert now(display).guests[0].ios_per_s is None
+    display.beat(NAMES[0], {"now_ns": 8_000_000_000, "ios": 800, "bytes": 800 * 4096, "phase": "run"})
+    assert now(display).guests[0].state == "running"
+    assert display.live.notes == [
+        f"{NAMES[0]}: silent; it is waited for until its job's deadline has passed", f"{NAMES[0]}: speaks again after 7 s",
+    ]  # fmt: skip
+    display.state(NAMES[0], "reported")
+    clock.now_s += 60.0
+    assert now(display).guests[0].state == "reported"
+
+
+def test_a_guest_that_is_armed_and_never_starts_is_silent_unless_its_turn_comes_later(clock: Clock) -> None:
+    display = running("calyx")
+    display.state(NAMES[0], "armed")
+    clock.now_s += 4.9
+    assert now(display).guests[0].state == "armed"
+    clock.now_s += 0.2
+    assert now(display).guests[0].state == "silent"
+    staggered = tuple(replace(r, load=LoadMode.STAGGERED) for r in RECORD.plan.rounds)
+    display.round(1, staggered, alive=2)
+    display.state(NAMES[0], "armed")
+    clock.now_s += 60.0
+    assert now(display).guests[0].state == "armed"

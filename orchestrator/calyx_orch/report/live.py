@@ -23,7 +23,8 @@ ROWS_MAX = 30
 REDRAW_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 10.0
 
-TROUBLED = ("lost", "failed", "skipped", "stopped")
+SILENT = "silent"
+TROUBLED = ("lost", "failed", "skipped", "stopped", SILENT)
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calyx_orch.model import Plan, Round
-from calyx_orch.report.live import GuestStatus, Live, Progress
+from calyx_orch.model import LoadMode, Plan, Round
+from calyx_orch.report.live import SILENT, GuestStatus, Live, Progress
 
 EVERY_S = 0.5
 SHORTEST_S = 0.2  # a rate over less says nothing
+ARMED = "armed"
 RUNNING = "running"
+SILENT_AFTER_S = 3.0  # a guest that runs says something every second
+ARMED_S = 2.0  # from being armed to the start line at most, unless guests start one after another
 NO_FIGURES = "no live figures from fio"
 ROUND_OVERHEAD_S = 2.5
 
@@ -27,6 +30,9 @@ class Display:
         self._status = {name: GuestStatus(name, "waiting") for name in guests}
         self._last_beat: dict[str, tuple[int, int, int]] = {}
         self._running_since: dict[str, float] = {}
+        self._heard: dict[str, float] = {}  # of guests that run: when they last said something
+        self._silent: set[str] = set()
+        self._staggered = False
         self._engine = ""
         self._in_round = False
         self._began = time.monotonic()
@@ -52,6 +58,9 @@ class Display:
         self._label = f"block {r.block + 1}, {r.workload.name} on {r.target}, {r.engine}, {r.load.value}"
         self._last_beat.clear()
         self._running_since.clear()
+        self._heard.clear()
+        self._silent.clear()
+        self._staggered = r.load is LoadMode.STAGGERED
         for name, known in self._status.items():
             if known.state not in ("lost", "failed"):
                 self._status[name] = GuestStatus(name, "settling" if name in r.guests else "idle")
@@ -71,8 +80,11 @@ class Display:
         if state in ("lost", "failed") and known.state not in ("lost", "failed"):
             self.live.note(f"{guest}: {state}: {detail}" if detail else f"{guest}: {state}")
         if state == RUNNING:
-            self._running_since[guest] = time.monotonic()
+            self._speaks_again(guest)
+            self._running_since[guest] = self._heard[guest] = time.monotonic()
             detail = detail or ("" if self._engine == "calyx" else NO_FIGURES)
+        elif state == ARMED and not self._staggered:
+            self._heard[guest] = time.monotonic() + ARMED_S
         self._status[guest] = GuestStatus(guest, state, detail)
 
     def beat(self, guest: str, message: Mapping[str, Any]) -> None:
@@ -93,6 +105,8 @@ class Display:
             return
         if self._status[guest].state in ("lost", "failed", "reported"):
             return
+        self._speaks_again(guest)
+        self._heard[guest] = time.monotonic()
         before = self._last_beat.get(guest)
         self._last_beat[guest] = (now, ios or 0, moved)
         seconds = (
@@ -123,8 +137,24 @@ class Display:
             label=self._label if self._in_round else "",
             elapsed_s=now - self._began,
             remaining_s=self._remaining_s(now),
-            guests=tuple(self._status.values()),
+            guests=tuple(self._with_silence(status, now) for status in self._status.values()),
         )
+
+    def _with_silence(self, status: GuestStatus, now: float) -> GuestStatus:
+        """A guest that should speak and does not is shown so, without a rate; it is waited for until its job's deadline."""
+        silent_s = now - self._heard.get(status.guest, now)
+        if status.state not in (RUNNING, ARMED) or silent_s < SILENT_AFTER_S:
+            return status
+        if status.guest not in self._silent:
+            self._silent.add(status.guest)
+            self.live.note(f"{status.guest}: silent; it is waited for until its job's deadline has passed")
+        return GuestStatus(status.guest, SILENT, f"since {silent_s:.0f} s, waited for until its deadline")
+
+    def _speaks_again(self, guest: str) -> None:
+        if guest in self._silent:
+            self._silent.remove(guest)
+            silent_s = time.monotonic() - self._heard[guest]
+            self.live.note(f"{guest}: speaks again after {silent_s:.0f} s")
 
     def _remaining_s(self, now: float) -> float | None:
         if self._round_number and not self._in_round:
