@@ -83,7 +83,8 @@ static int probe_block(struct calyx_worker *w, uint64_t bs)
 	if (count != -EINVAL)
 		return calyx_refuse(w->open_reason, (int)count, "cannot read %s: %s", path,
 				    calyx_error_text((int)count).text);
-	for (uint32_t size = DIRECT_PROBE_MIN; size <= w->pool_bytes && size <= 65536; size *= 2) {
+	/* Whole pages are mapped, also for a pool that is smaller. */
+	for (uint32_t size = DIRECT_PROBE_MIN; (size <= w->pool_bytes || size <= 4096) && size <= 65536; size *= 2) {
 		if (calyx_sys->pread(w->fd, w->pool, size, size) >= 0)
 			return calyx_refuse(w->open_reason, -EINVAL,
 					    "%s: bs=%" PRIu64 " does not fit direct I/O here: use a multiple of %u",
