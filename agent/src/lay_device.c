@@ -14,7 +14,7 @@
 #include "moment.h"
 #include "owner.h"
 
-#define KEYS "device destructive size files seed max_bytes_per_s verify run by"
+#define KEYS "device serial destructive size files seed max_bytes_per_s verify run by"
 #define FILE_FACTS_BYTES 180 /* of one job in the answer, without its path; also of the answer around them */
 
 struct device_job {
@@ -56,10 +56,16 @@ static int parse(struct device_job *job, char *why)
 
 static int find(struct device_job *job, char *why)
 {
+	const char *serial = line_get(&job->command->line, "serial");
 	int error = device_find(line_get(&job->command->line, "device"), &job->device, why);
 
 	if (error)
 		return error;
+	if (serial && strcmp(serial, job->device.serial) != 0) {
+		snprintf(why, WHY_MAX, "%.200s has the serial number '%.100s', not '%.100s': it is another disk",
+			 job->device.node, job->device.serial, serial);
+		return -ENXIO;
+	}
 	if (job->size > job->device.size_bytes) {
 		snprintf(why, WHY_MAX, "No space left on device: %.200s has %" PRIu64 " bytes, %" PRIu64 " are needed",
 			 job->device.node, job->device.size_bytes, job->size);

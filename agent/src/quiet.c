@@ -122,6 +122,8 @@ static bool wait_until_idle(struct command *command, const char *disk, const str
 
 static void settle(struct command *command, const char *path, uint64_t timeout_ms)
 {
+	struct device device;
+	char why[WHY_MAX];
 	uint64_t began_ns = moment_now_ns();
 	char disk[PATH_MAX];
 	struct flush *flush;
@@ -129,6 +131,8 @@ static void settle(struct command *command, const char *path, uint64_t timeout_m
 	bool idle;
 	int error;
 
+	if (!strncmp(path, DEVICE_SERIAL, strlen(DEVICE_SERIAL)) && !device_find(path, &device, why))
+		path = device.node;
 	if (!place_disk(path, disk))
 		disk[0] = 0;
 	flush = flush_begin(path, &error);

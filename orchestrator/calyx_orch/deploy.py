@@ -243,7 +243,7 @@ async def _probe(transport: Transport, guest: Guest, agents: Mapping[str, Execut
 def candidates(guest: Guest) -> tuple[str, ...]:
     """The directories to try, in order, as the probe takes them."""
     named = (guest.agent_dir,) if guest.agent_dir is not None else ()
-    shared = (*SHARED_PLACES, *(target.path for target in guest.targets))
+    shared = (*SHARED_PLACES, *(target.path for target in guest.targets if not target.device))
     return (*named, "~/.cache/calyx-orch", *(f"shared:{path}" for path in shared))
 
 

@@ -199,7 +199,7 @@ policy: {quorum: 80}
         "inventory.yaml:7:31: 'user' is empty: give a text, or leave the key out",
         "inventory.yaml:9:5: unknown preset 'pare' (did you mean 'pair'?)",
         "inventory.yaml:10:5: missing key 'size' in workloads[1]",
-        "inventory.yaml:11:17: 'rw[1]' must be one of read, write, randread, randwrite, rw, randrw, not 'wirte' (did you mean 'write'?)",
+        "inventory.yaml:11:17: 'rw[1]' must be one of read, write, randread, randwrite, rw, randrw, trim, randtrim, not 'wirte' (did you mean 'write'?)",
         "inventory.yaml:12:23: 'write-4k': size 4 KiB is less than bs x iodepth = 128 KiB: every I/O in flight needs a place of its own",
         "inventory.yaml:13:7: 'load' must be one of together, per_domain, alone, staggered, not 'altogether' (did you mean 'together'?)",
         "inventory.yaml:14:18: 'quorum': '80' is no percentage: write it as 80%",
@@ -217,9 +217,19 @@ def test_an_unknown_target_is_named_where_the_workload_names_it() -> None:
 @pytest.mark.parametrize(
     ("targets", "reason"),
     [
-        ("{d: /dev/sdb}", "block devices are refused until they can be guarded"),
-        ("{d: /./dev//sdb}", "block devices are refused until they can be guarded"),
-        ("{d: {device: /dev/sdb}}", "block devices are refused until they can be guarded"),
+        ("{d: /dev/sdb}", "is given as {device: /dev/disk/by-id/..., destructive: true}"),
+        ("{d: /./dev//sdb}", "is given as {device: /dev/disk/by-id/..., destructive: true}"),
+        ("{d: {device: /dev/disk/by-id/x}}", "is destroyed: write destructive: true when that is meant"),
+        ("{d: {serial: S1}}", "is destroyed: write destructive: true when that is meant"),
+        ("{d: {device: /dev/disk/by-id/x, destructive: no}}", "is destroyed: write destructive: true"),
+        ("{d: {device: /dev/sdb, destructive: true}}", "/dev/sdb may be another disk after the next boot"),
+        ("{d: {device: /dev/disk/by-path/x, destructive: true}}", "may be another disk after the next boot"),
+        ("{d: {device: /data/x, destructive: true}}", "is no path below /dev"),
+        ("{d: {device: /dev/../etc/x, destructive: true}}", "is no path below /dev"),
+        ("{d: {device: /dev/disk/by-id/x, path: /a, destructive: true}}", "either a path, or a raw device"),
+        ("{d: {allow_ram: true}}", "either a path, or a raw device"),
+        ("{d: {path: /a, destructive: true}}", "'destructive' has no meaning for a directory"),
+        ("{d: {serial: S1, destructive: true, allow_ram: true}}", "no meaning for a raw device"),
         ("{d: data}", "is a relative path"), ("{d: /a/../b}", "holds '..'"), ("{d: ''}", "is empty"), ("/data", "must be a mapping"),
     ],
 )  # fmt: skip
@@ -228,6 +238,23 @@ def test_targets_are_absolute_directories(targets: str, reason: str) -> None:
     found = problems(f"guests: {{vm1: {{targets: {targets}}}}}", head="")
     assert len(found) == 1
     assert reason in found[0]
+
+
+def test_a_raw_device_is_named_by_what_does_not_change() -> None:
+    """By its stable name, by a path and its serial number, or by the serial number alone."""
+    targets = (
+        "{a: {device: /dev/disk/by-id/nvme-X1, destructive: true}, b: {device: /dev/sdb, serial: S2, destructive: true}, "
+        "c: {serial: S3, destructive: true}, d: {path: /data, reserve: 2g}}"
+    )
+    inventory = parse(
+        f"guests: {{vm1: {{targets: {targets}, dead_man: 20s}}}}\nworkloads: [{{rw: read, size: 1m}}]", head=""
+    )
+    (guest,) = inventory.guests
+    assert [(one.path, one.device, one.serial, one.reserve_bytes) for one in guest.targets] == [
+        ("/dev/disk/by-id/nvme-X1", True, None, None), ("/dev/sdb", True, "S2", None), ("serial:S3", True, "S3", None),
+        ("/data", False, None, 2 << 30),
+    ]  # fmt: skip
+    assert guest.dead_man_s == 20.0
 
 
 def test_a_guest_without_target_is_refused() -> None:
@@ -435,7 +462,7 @@ def test_guests_of_the_command_line() -> None:
     [
         ([], "/d", "no guest"), (["vm1:0"], "/d", "no port"), (["vm1:x"], "/d", "no port"), (["@vm1"], "/d", "no user"),
         (["[::1"], "/d", "brackets|written"),
-        (["vm1"], "/dev/sda", "block devices"), (["vm1"], "data", "relative"), (["vm1", "vm1"], "/d", "named twice"),
+        (["vm1"], "/dev/sda", "a raw device"), (["vm1"], "data", "relative"), (["vm1", "vm1"], "/d", "named twice"),
         (["localhost", "127.0.0.1"], "/d", "same machine"),
     ],
 )  # fmt: skip

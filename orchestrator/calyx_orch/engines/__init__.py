@@ -13,7 +13,16 @@ from types import ModuleType
 from typing import Any
 
 from calyx_orch.engines import calyx, fio, fio_options
-from calyx_orch.engines.answers import READY_WITHIN_S, Command, blank, clipped, deadline_ns, is_count
+from calyx_orch.engines.answers import (
+    READY_WITHIN_S,
+    Command,
+    blank,
+    clipped,
+    deadline_ns,
+    is_count,
+    raw_device,
+    unmeasured,
+)
 from calyx_orch.engines.fio_documents import FioVersion, fio_facts, fio_lacks, parse_version
 from calyx_orch.errors import Fault, FormatError
 from calyx_orch.model import Answers, Guest, Measurement, Round, Workload
@@ -35,6 +44,7 @@ __all__ = [
     "measure",
     "no_equal",
     "parse_version",
+    "unmeasured",
 ]
 
 
@@ -71,7 +81,8 @@ def command(
         raise Fault(f"unknown engine {round_.engine!r}")
     own = fio_engine(round_.engine)
     if own is None:
-        return calyx.command(round_, paths=paths, data_seed=data_seed, ramp_extra_ns=ramp_extra_ns)
+        device = raw_device(facts, round_.target) is not None
+        return calyx.command(round_, paths=paths, data_seed=data_seed, ramp_extra_ns=ramp_extra_ns, device=device)
     if fio_path is None:
         raise Fault(f"{round_.engine} was planned for a guest without fio")
     try:

@@ -13,8 +13,6 @@ from calyx_orch.model import NANOSECONDS, Answers, CpuUse, Guest, Measurement, R
 GRACE_NS = 10 * NANOSECONDS
 READY_WITHIN_S = 60.0  # how long a round waits for its slowest guest
 ARM_WITHIN_MS = 75_000  # how long a guest that is ready waits for the start line: a little longer than that
-READY_WITHIN_S = 60.0  # how long a round waits for its slowest guest
-ARM_WITHIN_MS = 75_000  # how long a guest that is ready waits for the start line: a little longer than that
 IDLE_GRAIN_NS = 30_000_000  # three fields of /proc/stat in ticks of 10 ms, each cut off at both ends of the window
 COUNT_MAX = (1 << 63) - 1  # of what may be summed, subtracted and drawn
 SENTENCE_MAX_CHARACTERS = 1000
@@ -47,15 +45,9 @@ def deadline_ns(round_: Round, ramp_extra_ns: int = 0) -> int:
     return ramp_ns(round_) + ramp_extra_ns + runtime_ns(round_) + max(GRACE_NS, runtime_ns(round_) // 20)
 
 
-def blank(round_: Round, guest: Guest, answers: Answers) -> Measurement:
-    """A measurement with all that is known without the engine's own documents: identity, start line, skew and CPU.
-
-    Raises FormatError when the agent's messages make no sense.
-    """
-    line_ns = answers.start_line_ns
-    if line_ns is None:
-        line_ns = answers.held_start_ns - answers.clock.offset_ns
-    measurement = Measurement(
+def unmeasured(round_: Round, guest: Guest, why: str = "") -> Measurement:
+    """A failed measurement: who and what it is of, and why it is none."""
+    return Measurement(
         guest=guest.name,
         round_index=round_.index,
         block=round_.block,
@@ -64,8 +56,22 @@ def blank(round_: Round, guest: Guest, answers: Answers) -> Measurement:
         engine=round_.engine,
         load=str(round_.load),
         status="failed",
+        why=why,
         vm_host=guest.vm_host,
         storage=guest.storage,
+    )
+
+
+def blank(round_: Round, guest: Guest, answers: Answers) -> Measurement:
+    """A measurement with all that is known without the engine's own documents: identity, start line, skew and CPU.
+
+    Raises FormatError when the agent's messages make no sense.
+    """
+    line_ns = answers.start_line_ns
+    if line_ns is None:
+        line_ns = answers.held_start_ns - answers.clock.offset_ns
+    measurement = replace(
+        unmeasured(round_, guest),
         start_line_ns=line_ns,
         cpu=cpu_use(answers.messages.get("usage")),
         lost_time=answers.lost_time,
@@ -189,3 +195,11 @@ def optional_count(values: Mapping[str, Any], key: str, where: str) -> int | Non
 def is_count(value: Any) -> bool:
     """Whether a value is an integer from 0 to COUNT_MAX."""
     return type(value) is int and 0 <= value <= COUNT_MAX
+
+
+def raw_device(facts: Mapping[str, Any], target: str) -> str | None:
+    """The node of the raw device that was prepared as this target; None where files were laid out."""
+    prepared = facts.get("prepared")
+    laid = prepared.get(target) if isinstance(prepared, Mapping) else None
+    node = laid.get("device") if isinstance(laid, Mapping) else None
+    return str(node) if node else None

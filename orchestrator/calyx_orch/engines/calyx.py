@@ -29,8 +29,10 @@ RESULT = "the result document"
 ERRNO_MAX = 4095  # as in the kernel
 
 
-def command(round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra_ns: int = 0) -> Command:
-    """The `run` line of docs/protocol.md for this round on the files `paths`, one a job."""
+def command(
+    round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra_ns: int = 0, device: bool = False
+) -> Command:
+    """The `run` line of docs/protocol.md for this round on the files `paths`, one a job, or on the raw `device` that they are."""
     workload = round_.workload
     pairs: list[tuple[str, str | int]] = [("path", path) for path in paths]
     pairs += [
@@ -56,6 +58,8 @@ def command(round_: Round, *, paths: tuple[str, ...], data_seed: int, ramp_extra
     ]
     if ramp_extra_ns:
         pairs.append(("ramp_extra_ns", ramp_extra_ns))
+    if device:
+        pairs.append(("devices", 1))
     return Command("run", tuple(pairs))
 
 

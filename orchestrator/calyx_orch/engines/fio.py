@@ -21,6 +21,7 @@ from calyx_orch.engines.answers import (
     deadline_ns,
     optional_count,
     ramp_ns,
+    raw_device,
     refusal,
     runtime_ns,
 )
@@ -59,6 +60,7 @@ def command(
         "--thread",
         f"--ioengine={ioengine}",
         *fio_options.pattern(workload),
+        *(("--allow_mounted_write=0",) if raw_device(facts, round_.target) is not None else ()),
         f"--ramp_time={ramp // 1000}us",
         f"--runtime={runtime_ns(round_) // 1000}us",
         f"--randseed={_seed(round_, data_seed)}",
@@ -80,6 +82,9 @@ def command(
     pairs += [("ramp_ns", ramp), ("runtime_ns", runtime_ns(round_))]
     pairs += [("collect", name) for number in range(1, len(paths) + 1) for name in _logs(number)]
     pairs.append(("deadline_ns", deadline_ns(round_, ramp_extra_ns)))
+    device = raw_device(facts, round_.target)
+    if device is not None:
+        pairs.append(("device", device))
     pairs += [("timeout_ms", int(READY_WITHIN_S * 1000)), ("arm_within_ms", ARM_WITHIN_MS)]
     return Command("exec", tuple(pairs))
 
@@ -174,11 +179,11 @@ def _with_numbers(measurement: Measurement, round_: Round, output: FioOutput, an
     if window_ns > deadline_ns(round_):
         raise FormatError(f"fio's document tells of {window_ns / 1e9:g} s, longer than the round could last")
     read = _sum([job.read for job in output.jobs])
-    write = _sum([job.write for job in output.jobs])
+    write = _sum([job.trim if round_.workload.rw.trims else job.write for job in output.jobs])
     kinds = {
         part.latency_kind
         for job in output.jobs
-        for part in (job.read, job.write, job.mixed)
+        for part in (job.read, job.write, job.mixed, job.trim)
         if part is not None and part.samples
     }
     return replace(
@@ -262,8 +267,13 @@ def _series(
     iops = [parse_log(documents.get(name, ""), name) for _, name in names]
     interval_ms, window_ms = workload.interval_ms, window_ns / 1_000_000
     done = [(part.ios, part.bytes) if part is not None else (0, 0) for part in (read, write)]
-    read_ios, write_ios = (_spread(iops, way, interval_ms, window_ms, 0.001, done[way][0]) for way in (0, 1))
-    read_bytes, write_bytes = (_spread(rates, way, interval_ms, window_ms, 1.024, done[way][1]) for way in (0, 1))
+    ways = (0, 2 if workload.rw.trims else 1)  # as fio numbers them in its logs
+    read_ios, write_ios = (
+        _spread(iops, way, interval_ms, window_ms, 0.001, of[0]) for way, of in zip(ways, done, strict=True)
+    )
+    read_bytes, write_bytes = (
+        _spread(rates, way, interval_ms, window_ms, 1.024, of[1]) for way, of in zip(ways, done, strict=True)
+    )
     return Series(interval_ms * 1_000_000, read_ios, read_bytes, write_ios, write_bytes)
 
 

@@ -52,11 +52,12 @@ class FioJob:
     write: FioDirection | None
     sync: FioDirection | None = None
     mixed: FioDirection | None = None
+    trim: FioDirection | None = None
 
     @property
     def total_ios(self) -> int:
-        """I/Os of both directions; from `mixed` only where fio gave nothing else."""
-        parts = [part for part in (self.read, self.write) if part is not None]
+        """I/Os of all directions; from `mixed` only where fio gave nothing else."""
+        parts = [part for part in (self.read, self.write, self.trim) if part is not None]
         return sum(part.ios for part in parts) if parts else (self.mixed.ios if self.mixed else 0)
 
 
@@ -80,6 +81,7 @@ def _job(entry: Mapping[str, Any], version: FioVersion | None) -> FioJob:
     ways = [key for key in ("read", "write", "mixed") if key in entry]
     parts = {key: _direction(entry[key], version, f"job {name}, {key}") for key in ways}
     sync = _direction(entry["sync"], version, f"job {name}, sync") if "sync" in entry else None
+    trim = _direction(entry["trim"], version, f"job {name}, trim") if "trim" in entry else None
     longest_ms = max((part.runtime_ms for part in parts.values()), default=0)  # 2.x has no job_runtime
     return FioJob(
         name=name,
@@ -90,6 +92,7 @@ def _job(entry: Mapping[str, Any], version: FioVersion | None) -> FioJob:
         write=parts.get("write"),
         sync=sync if sync is not None and sync.ios else None,
         mixed=parts.get("mixed"),
+        trim=trim if trim is not None and trim.ios else None,
     )
 
 

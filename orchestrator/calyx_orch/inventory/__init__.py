@@ -179,7 +179,7 @@ def _check_targets(document: Document, guests: Sequence[Guest], workloads: Seque
 
 def _refuse_psync(document: Document, workloads: Sequence[Workload]) -> None:
     """Synchronous calls are another engine: they are made only where the inventory says that this is meant."""
-    named = [workload.name for workload in workloads if workload.setup == "psync"]
+    named = [workload.name for workload in workloads if workload.setup == "psync" and not workload.rw.trims]
     if named:
         message = (
             f"workload '{named[0]}' has setup psync, which is not io_uring but one call after another: "
@@ -216,7 +216,7 @@ def _impact(model: InventoryDocument) -> Impact:
     said = model.impact
     if said is None:
         return Impact()
-    return Impact(said.max_rate, said.max_guests_per_domain, said.max_bytes_written)
+    return Impact(said.max_rate, said.max_guests_per_domain, said.max_bytes_written, said.layout_rate)
 
 
 def _policy(model: InventoryDocument) -> Policy:

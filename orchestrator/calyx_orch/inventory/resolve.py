@@ -14,7 +14,7 @@ from calyx_orch import names
 from calyx_orch.documents import Document, Path, suggestion
 from calyx_orch.errors import Problem
 from calyx_orch.inventory import addresses
-from calyx_orch.inventory.schema import GuestSettings, InventoryDocument, JumpHostSettings
+from calyx_orch.inventory.schema import GuestSettings, InventoryDocument, JumpHostSettings, TargetSettings
 from calyx_orch.model import Connection, Guest, HostKeyPolicy, Place, Target, TransportKind
 
 _NAME_REFUSED = frozenset("*?,[]{}\\\"'`$|<>;&/")
@@ -112,6 +112,7 @@ class Fleet:
             storage=self._reference(layers, "storage", self._storage),
             fio_path=_said(layers, "fio")[0], agent_dir=_said(layers, "agent_dir")[0],
             become=tuple((_said(layers, "become")[0] or "").split()),
+            dead_man_s=_said(layers, "dead_man")[0] or 10.0,
             same_machine=bool(_said(layers, "same_machine")[0]), labels=_merged(layers, "labels"),
             line=node.line if node is not None else 0,
         )  # fmt: skip
@@ -191,7 +192,7 @@ class Fleet:
         targets = []
         for name, settings in _merged(layers, "targets").items():
             if settings is not None:
-                targets.append(Target(name, settings.path, settings.allow_ram))
+                targets.append(_target(name, settings))
         return tuple(targets)
 
     def _reference(self, layers: list[tuple[Path, Any]], key: str, known: Mapping[str, Any]) -> str | None:
@@ -243,6 +244,12 @@ class Fleet:
 
     def _add(self, problem: Problem) -> None:
         self._document.problems.append(problem)
+
+
+def _target(name: str, settings: TargetSettings) -> Target:
+    raw = settings.path is None
+    path = settings.path or settings.device or f"serial:{settings.serial}"
+    return Target(name, path, settings.allow_ram, raw, settings.serial if raw else None, settings.reserve)
 
 
 def _said(layers: list[tuple[Path, Any]], key: str) -> tuple[Any, Path]:

@@ -12,11 +12,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from calyx_orch import units
 from calyx_orch.inventory.values import (
-    DEVICES_REFUSED,
+    BY_ID,
     AgentDir,
     BlockSize,
     Boolean,
     Cpus,
+    Device,
     Directory,
     Distribution,
     Duration,
@@ -47,7 +48,7 @@ WORKLOAD_REFUSALS = {
     "bsrange": "ranges of sizes are written out by bssplit",
     "rwmixwrite": "the mix is said by rwmixread alone",
     "loops": "workloads are always time based; leave it out",
-    "device": "block devices are refused until they can be guarded: give a directory under targets:",
+    "device": "a raw device is given under targets: {device: /dev/disk/by-id/..., destructive: true}",
 }
 
 
@@ -58,19 +59,40 @@ class Strict(BaseModel):
 
 
 class TargetSettings(Strict):
-    """A directory in which the files of the I/O are made: a path, or a mapping with a path."""
+    """A directory in which the files of the I/O are made: a path, or a mapping with a path. Or a raw device, which is overwritten."""
 
     model_config = ConfigDict(json_schema_extra=lambda schema: _or_text(schema, "an absolute path of a directory"))
 
-    path: Directory
+    path: Directory | None = None
     allow_ram: Boolean = Field(default=False, description="a file system in memory (tmpfs) is meant")
+    reserve: Size | None = Field(
+        default=None, description="what stays free on the file system; default: 5 % of it, 64 MiB to 4 GiB"
+    )
+    device: Device | None = Field(default=None, description="a raw device by its stable name: /dev/disk/by-id/...")
+    serial: Text | None = Field(default=None, description="the serial number of the raw device")
+    destructive: Boolean = Field(default=False, description="true: the content of the raw device is destroyed")
 
     @model_validator(mode="before")
     @classmethod
     def _from_path(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "device" in value:
-            raise ValueError(DEVICES_REFUSED)
         return {"path": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_place(self) -> TargetSettings:
+        raw = self.device is not None or self.serial is not None
+        if raw == (self.path is not None):
+            raise ValueError("a target is either a path, or a raw device by device: or serial:")
+        if not raw and self.destructive:
+            raise ValueError("'destructive' has no meaning for a directory: files of its own are made there")
+        if raw and (self.allow_ram or self.reserve is not None):
+            raise ValueError("'allow_ram' and 'reserve' have no meaning for a raw device")
+        if raw and not self.destructive:
+            raise ValueError("the content of a raw device is destroyed: write destructive: true when that is meant")
+        if raw and self.serial is None and not (self.device or "").startswith(BY_ID):
+            raise ValueError(
+                f"{self.device} may be another disk after the next boot: give its stable name ({BY_ID}...), or its serial: as well"
+            )
+        return self
 
 
 def _or_text(schema: dict[str, Any], description: str) -> None:
@@ -103,13 +125,16 @@ class Settings(Strict):
     become: Literal["sudo -n"] | None = Field(
         default=None, description="start the agent as root by this; without it no right is asked for"
     )
+    dead_man: Duration | None = Field(
+        default=None, ge=3, le=3600, description="a guest that hears nothing for so long ends and cleans; default: 10s"
+    )
     same_machine: Boolean | None = Field(
         default=None, description="this guest shares its machine with another one on purpose"
     )
     labels: Labels | None = None
     storage: Text | None = Field(default=None, description="the pool that the guest's disks lie on")
     targets: dict[str, TargetSettings | None] | None = Field(
-        default=None, description="name: directory; null takes one away"
+        default=None, description="name: directory or raw device; null takes one away"
     )
 
 
@@ -165,7 +190,7 @@ class WorkloadSettings(Strict):
 
     name: WorkloadName | None = None
     preset: Text | None = None
-    rw: Many[Literal["read", "write", "randread", "randwrite", "rw", "randrw"]] | None = None
+    rw: Many[Literal["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"]] | None = None
     bs: Many[BlockSize] | None = None
     iodepth: Many[Annotated[Whole, Field(ge=1, le=4096)]] | None = None
     numjobs: Many[Annotated[Whole, Field(ge=1, le=256)]] | None = None
@@ -237,6 +262,9 @@ class ImpactSettings(Strict):
     max_rate: Rate | None = Field(default=None, description="per guest")
     max_guests_per_domain: Whole | None = Field(default=None, ge=1)
     max_bytes_written: Size | None = Field(default=None, description="per guest and run, layout included")
+    layout_rate: Rate | None = Field(
+        default=None, description="per guest, while files are laid out; default: max_rate, else 500MB/s"
+    )
 
 
 def _baselines(value: Any) -> Any:

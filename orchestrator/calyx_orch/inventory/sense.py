@@ -14,6 +14,7 @@ VERIFY_BLOCK_MIN = 512
 
 Complaint = tuple[str, str]  # the key, and what is wrong with it
 _WRITES_ONLY = ("fsync", "fdatasync", "sync", "end_fsync", "buffer_compress_percentage", "dedupe_percentage")
+_SYNCS = ("fsync", "fdatasync", "sync", "end_fsync")
 _IO_URING_ONLY = ("iopoll", "huge_pages")
 
 
@@ -44,6 +45,7 @@ def of_workload(workload: Workload) -> Iterator[Complaint]:
     yield from _times(workload)
     yield from _rates(workload)
     yield from _set_up(workload)
+    yield from _trims(workload)
     if workload.bssplit_write and not (workload.rw.reads and workload.rw.writes):
         yield "bssplit", "a split for writes behind the comma has a meaning only where rw is rw or randrw"
     if workload.verify and (workload.buffer_compress_percentage or workload.dedupe_percentage):
@@ -53,6 +55,21 @@ def of_workload(workload: Workload) -> Iterator[Complaint]:
         )
     if workload.verify and workload.rw.reads and len(workload.block_sizes) > 1:
         yield "verify", "blocks are checked as they were written, in one size: leave out bssplit"
+
+
+def _trims(workload: Workload) -> Iterator[Complaint]:
+    """A discard carries no data and blocks its caller, in fio as well."""
+    if not workload.rw.trims:
+        return
+    if workload.setup != "psync":
+        yield "setup", f"a trim is made by one call after another: leave out setup {workload.setup}"
+    for key in ("verify", "buffer_compress_percentage", "dedupe_percentage", *_SYNCS):
+        if getattr(workload, key):
+            yield key, f"a trim carries no data: leave out {key}"
+    if not workload.direct:
+        yield "direct", "a trim passes by the page cache: leave out direct: false"
+    if workload.find is not None:
+        yield "find", "a search needs an open loop of reads or writes"
 
 
 def _sizes(workload: Workload) -> Iterator[Complaint]:
@@ -103,7 +120,8 @@ def _rates(workload: Workload) -> Iterator[Complaint]:
 def _set_up(workload: Workload) -> Iterator[Complaint]:
     if workload.setup == "psync":
         if workload.iodepth != 1:
-            yield "setup", f"setup psync has one I/O in flight: iodepth must be 1, not {workload.iodepth}"
+            what = "a trim" if workload.rw.trims else "setup psync"
+            yield "setup", f"{what} has one I/O in flight: iodepth must be 1, not {workload.iodepth}"
         for key in _IO_URING_ONLY:
             if getattr(workload, key):
                 yield key, f"{key} is a matter of io_uring: leave it out with setup psync"

@@ -18,9 +18,11 @@ _TRUE, _FALSE = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off
 _WORKLOAD_NAME = re.compile(r"^\w[\w.+-]{0,79}$")
 _TARGET_NAME = re.compile(r"^\w[\w.+-]{0,39}$")
 
-DEVICES_REFUSED = (
-    "block devices are refused until they can be guarded against overwriting data: give the path of a directory"
+_DEVICES_ELSEWHERE = (
+    "a path is that of a directory; a raw device, whose content is destroyed, is given as "
+    "{device: /dev/disk/by-id/..., destructive: true}"
 )
+BY_ID = "/dev/disk/by-id/"
 
 
 def text(value: Any) -> str:
@@ -63,7 +65,15 @@ def _directory(value: Any) -> str:
     if ".." in written.split("/"):
         raise ValueError("holds '..': give the plain path")
     if (path == "/dev" or path.startswith("/dev/")) and not path.startswith("/dev/shm/"):
-        raise ValueError(DEVICES_REFUSED)
+        raise ValueError(_DEVICES_ELSEWHERE)
+    return path
+
+
+def _device(value: Any) -> str:
+    written = text(value)
+    path = "/" + posixpath.normpath(written).lstrip("/")
+    if not path.startswith("/dev/") or path.startswith("/dev/shm/") or ".." in written.split("/"):
+        raise ValueError(f"{written[:60]!r} is no path below /dev: give /dev/disk/by-id/..., or a path and its serial:")
     return path
 
 
@@ -119,6 +129,7 @@ Rate = Annotated[
     int, parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
 ]
 Directory = Annotated[str, BeforeValidator(_directory)]
+Device = Annotated[str, BeforeValidator(_device)]
 Program = Annotated[str, BeforeValidator(_program)]
 AgentDir = Annotated[str, BeforeValidator(_agent_dir)]
 WorkloadName = Annotated[str, _named(_WORKLOAD_NAME, "workload")]

@@ -137,6 +137,8 @@ class Expansion:
     def _add_one(self, chosen: Mapping[str, Any], varied: list[str], settings: WorkloadSettings, path: Path) -> None:
         fields: dict[str, Any] = {_PARAMETERS[key][0]: value for key, value in chosen.items()}
         fields["rw"] = Rw(fields["rw"])
+        if fields["rw"].trims and fields.get("setup", "auto") == "auto":
+            fields["setup"] = "psync"  # a discard blocks whoever asks for it
         if "bssplit" in fields:
             fields["bssplit"], fields["bssplit_write"] = fields["bssplit"]
             fields["bs_bytes"] = max(size for side in chosen["bssplit"] for size, _ in side)

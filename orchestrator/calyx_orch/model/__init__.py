@@ -20,6 +20,7 @@ from calyx_orch.model.measurement import (
     Series,
 )
 from calyx_orch.model.plan import (
+    LAYOUT_BYTES_PER_S,
     Baselines,
     Found,
     Growth,
@@ -37,6 +38,7 @@ from calyx_orch.model.readiness import Check, Finding, Readiness, Verdict
 from calyx_orch.model.workload import Rw, Workload
 
 __all__ = [
+    "LAYOUT_BYTES_PER_S",
     "NANOSECONDS",
     "Answers",
     "Baselines",

@@ -42,11 +42,18 @@ class Connection:
 
 @dataclass(frozen=True)
 class Target:
-    """A named directory on a guest in which the files of the I/O are made. `allow_ram`: a tmpfs is meant."""
+    """A named place on a guest where I/O goes: a directory in which files are made, or a raw device.
+
+    `allow_ram`: a tmpfs is meant. `reserve_bytes` stay free on the directory's file system (None: `reserve_of`). A raw `device`
+    is overwritten; its path is a device node, or `serial:TEXT`; `serial` is what its serial number must be (None: not said).
+    """
 
     name: str
     path: str
     allow_ram: bool = False
+    device: bool = False
+    serial: str | None = None
+    reserve_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Guest:
     agent_dir: str | None = None
     become: tuple[str, ...] = ()
     same_machine: bool = False
+    dead_man_s: float = 10.0
     labels: Mapping[str, str] = field(default_factory=dict)
     line: int = 0
 

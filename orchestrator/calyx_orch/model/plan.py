@@ -8,6 +8,8 @@ from enum import StrEnum
 from calyx_orch.model.fleet import Guest, Place
 from calyx_orch.model.workload import Workload
 
+LAYOUT_BYTES_PER_S = 500_000_000
+
 
 class LoadMode(StrEnum):
     """Who runs at once."""
@@ -34,6 +36,13 @@ class Impact:
     max_rate_bytes_per_s: int | None = None  # per guest
     max_guests_per_domain: int | None = None
     max_bytes_written: int | None = None  # per guest and run, layout included
+    layout_rate_bytes_per_s: int | None = None  # per guest; see `layout_bytes_per_s`
+
+    @property
+    def layout_bytes_per_s(self) -> int:
+        """How quickly a guest lays out: as said, else as `max_rate`, never above it, else LAYOUT_BYTES_PER_S."""
+        said = [rate for rate in (self.layout_rate_bytes_per_s, self.max_rate_bytes_per_s) if rate is not None]
+        return min(said, default=LAYOUT_BYTES_PER_S)
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of one target of one guest: `files` files of `size_bytes` each, made once for the whole run."""
+    """What one target of one guest needs, made once for the whole run: `files` files of `size_bytes` each in the directory `path`.
+
+    On a raw `device` `files` jobs share its first `size_bytes`, which are overwritten.
+    """
 
     guest: str
     target: str
@@ -103,11 +115,14 @@ class Layout:
     size_bytes: int
     allow_ram: bool = False
     verify: str | None = None  # blocks that can be checked
+    device: bool = False
+    serial: str | None = None
+    reserve_bytes: int | None = None
 
     @property
     def total_bytes(self) -> int:
         """All bytes this layout writes."""
-        return self.files * self.size_bytes
+        return self.size_bytes if self.device else self.files * self.size_bytes
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,13 @@ class Rw(StrEnum):
     RANDWRITE = "randwrite"
     RW = "rw"
     RANDRW = "randrw"
+    TRIM = "trim"
+    RANDTRIM = "randtrim"
+
+    @property
+    def trims(self) -> bool:
+        """Whether blocks are discarded instead of written; such a pattern `writes`, too, as it destroys content."""
+        return self in (Rw.TRIM, Rw.RANDTRIM)
 
     @property
     def writes(self) -> bool:
@@ -24,7 +31,7 @@ class Rw(StrEnum):
     @property
     def reads(self) -> bool:
         """Whether any of the I/O reads."""
-        return self not in (Rw.WRITE, Rw.RANDWRITE)
+        return self not in (Rw.WRITE, Rw.RANDWRITE, Rw.TRIM, Rw.RANDTRIM)
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,9 @@ class Workload:
         found = []
         if not self.direct:
             found.append("buffered")
-        if self.setup == "psync":
+        if self.rw.trims:
+            found.append("trim")
+        elif self.setup == "psync":
             found.append("psync")
         if self.is_open_loop:
             found.append("open loop")

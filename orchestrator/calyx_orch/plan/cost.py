@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calyx_orch import units
-from calyx_orch.model import Growth, Guest, LoadMode, Place, Plan, Round, Workload
+from calyx_orch.model import LAYOUT_BYTES_PER_S, Growth, Guest, LoadMode, Place, Plan, Round, Workload
 
 UNDECLARED_FREE_BYTES = 64 * units.GIB
-LAYOUT_BYTES_PER_S = 500_000_000
 SETTLE_GUESS_S = 5.0
 SEARCH_ROUNDS_GUESS = 10
 ROUND_OVERHEAD_S = 1.5  # clocks before and after, arming, collecting
@@ -145,7 +144,8 @@ def _estimated_s(plan: Plan) -> float:
     domains: dict[str, int] = {}
     for guest in plan.inventory.guests:
         domains[guest.domain] = domains.get(guest.domain, 0) + laid.get(guest.name, 0)
-    layout_s = max(domains.values(), default=0) / LAYOUT_BYTES_PER_S
+    alone_s = max(laid.values(), default=0) / plan.inventory.impact.layout_bytes_per_s
+    layout_s = max(max(domains.values(), default=0) / LAYOUT_BYTES_PER_S, alone_s)
     return layout_s + sum(_round_s(plan, one) for one in (*plan.rounds, *_probes(plan)))
 
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Workload
+from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Workload
 from calyx_orch.plan import cost, equals
 from calyx_orch.plan.order import engine_orders, guest_sets
 
@@ -149,8 +149,36 @@ def _layouts(guests: Sequence[Guest], workloads: Sequence[Workload]) -> tuple[La
             if users:
                 files, size = max(one.numjobs for one in users), max(one.file_bytes for one in users)
                 verify = _verified(target.name, users)
-                layouts.append(Layout(guest.name, target.name, target.path, files, size, target.allow_ram, verify))
+                _check_device(target, users)
+                layouts.append(
+                    Layout(
+                        guest.name, target.name, target.path, files, size, target.allow_ram, verify,
+                        target.device, target.serial, target.reserve_bytes,
+                    )
+                )  # fmt: skip
     return tuple(layouts)
+
+
+def _check_device(target: Target, users: Sequence[Workload]) -> None:
+    """Refuse what cannot be done on a directory, or not on one raw device that all jobs share."""
+    trimming = [one.name for one in users if one.rw.trims]
+    if trimming and not target.device:
+        raise UsageError(
+            f"workload '{trimming[0]}' trims, and target '{target.name}' is a directory: name a raw device of the guest under the "
+            "workload's targets:"
+        )
+    reading = [one.name for one in users if one.rw.reads]
+    if trimming and reading:
+        raise UsageError(
+            f"workload '{trimming[0]}' trims target '{target.name}', from which '{reading[0]}' reads: reads of trimmed blocks do not "
+            "reach the disk; give each a target of its own (targets:), or run one of them (--workload)"
+        )
+    shared = [one.name for one in users if one.verify and one.numjobs > 1]
+    if target.device and shared:
+        raise UsageError(
+            f"workload '{shared[0]}' has several jobs, which share the raw device of target '{target.name}': what one writes another "
+            "would check; verify with numjobs: 1 there"
+        )
 
 
 def _verified(target: str, users: Sequence[Workload]) -> str | None:

@@ -100,6 +100,7 @@ PATH_FACTS = Keys(
         **_all(flag, "exists is_dir writable is_block is_fuse is_ram rotational"),
         **_all(number, "free_bytes free_inodes total_inodes total_bytes logical_block_size physical_block_size queue_depth io_poll"),
         "stale": Each(text),
+        "block": Keys(_all(text, "node serial wwid refused") | _all(number, "size_bytes") | _all(flag, "discard")),
     },
     needed=("path",),
 )  # fmt: skip
@@ -118,6 +119,8 @@ FACTS = Keys(
 PREPARED = Keys(
     {
         "directory": path,
+        "device": path,
+        "serial": text,
         "files": Each(Keys({"path": path, **_all(number, "size extents unwritten holes")}, needed=("path",))),
         **_all(number, "written_bytes took_ns free_bytes free_inodes"),
     },

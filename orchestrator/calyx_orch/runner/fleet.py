@@ -21,6 +21,8 @@ from calyx_orch.store.archive import RunFolder
 
 CLEAN_WITHIN_S = 30.0
 LET_GO_WITHIN_S = 2.0
+ALIVE_EACH_S = 2.0
+ALIVE_WITHIN_S = 0.05
 REMOVE_WITHIN_S = 20.0
 
 
@@ -88,12 +90,13 @@ class Fleet:
             self.note(session.guest.name, f"its agent ended without cleaning: remove {', '.join(places)}")
 
     async def keep_leases(self) -> None:
-        """Tell every agent that its controller lives, until cancelled."""
+        """Tell every agent that its controller lives, until cancelled. One that takes nothing holds up no other."""
         while True:
-            await asyncio.sleep(2.0)
+            await asyncio.sleep(ALIVE_EACH_S)
             for session in list(self.sessions.values()):
-                with contextlib.suppress(CalyxError):
-                    await session.send("alive")
+                with contextlib.suppress(CalyxError, TimeoutError):
+                    async with asyncio.timeout(ALIVE_WITHIN_S):
+                        await session.send("alive")
 
     async def clean_all(self) -> None:
         """Clean every guest that still answers, bounded; a cancellation ends it."""

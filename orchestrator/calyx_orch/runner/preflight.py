@@ -16,7 +16,9 @@ from calyx_orch.runner import border
 from calyx_orch.runner.session import Session
 
 FACTS_WITHIN_S = 20.0
-RESERVE_BYTES = 64 << 20  # what is left free on a target besides the files
+RESERVE_BYTES = 64 << 20  # what is left free on a target besides the files: at least
+RESERVE_BYTES_MAX = 4 << 30
+RESERVE_PART = 20  # 5 %
 INODES_RESERVE = 16
 TWINS_NAMED_MAX = 16
 
@@ -152,11 +154,13 @@ def _cpu_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) -> li
 
 def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[Finding]:
     path = layout.path
+    if layout.device:
+        return [Finding(Check.TARGET, f"target {layout.target}: {why}") for why in raw_device_problems(layout, entry)]
     if not entry.get("exists"):
         why = f"{path} does not exist: make the directory or change the target's path"
         return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if not entry.get("is_dir"):
-        why = f"{path} is no directory; block devices are refused until they can be guarded"
+        why = f"{path} is no directory: a raw device is given as {{device: /dev/disk/by-id/..., destructive: true}}"
         return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if not entry.get("writable"):
         why = f"cannot write in {path}: {entry.get('why') or 'permission denied'}: give the user a directory it may write in"
@@ -166,15 +170,46 @@ def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[Finding]:
         return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     problems = []
     free = entry.get("free_bytes")
-    if isinstance(free, int) and free < layout.total_bytes + RESERVE_BYTES:
-        needs = units.format_bytes(layout.total_bytes + RESERVE_BYTES)
-        why = f"no space left on {path} (needs {needs}, has {units.format_bytes(free)}): free some, or lower size or numjobs"
+    reserve = reserve_of(layout, entry)
+    if isinstance(free, int) and free < layout.total_bytes + reserve:
+        needs = units.format_bytes(layout.total_bytes + reserve)
+        kept = f", of which {units.format_bytes(reserve)} stay free" if reserve else ""
+        why = f"no space left on {path} (needs {needs}{kept}, has {units.format_bytes(free)}): free some, or lower size or numjobs"
         problems.append(Finding(Check.SPACE, f"target {layout.target}: {why}"))
     inodes = entry.get("free_inodes")
     if isinstance(inodes, int) and entry.get("total_inodes") and inodes < layout.files + INODES_RESERVE:
         why = f"no inodes left on {path} (needs {layout.files + INODES_RESERVE}, has {inodes}): remove files there"
         problems.append(Finding(Check.SPACE, f"target {layout.target}: {why}"))
     return problems
+
+
+def reserve_of(layout: Layout, entry: Mapping[str, Any]) -> int:
+    """What stays free on the file system of a target: as the inventory says, else 5 % of it within bounds. By the facts of its path."""
+    if layout.reserve_bytes is not None:
+        return layout.reserve_bytes
+    total = entry.get("total_bytes")
+    share = total // RESERVE_PART if isinstance(total, int) else 0
+    return min(max(share, RESERVE_BYTES), RESERVE_BYTES_MAX)
+
+
+def raw_device_problems(layout: Layout, entry: Mapping[str, Any]) -> list[str]:
+    """Why a raw device is not overwritten; the agent, which looks once more before it writes, says it in the same words."""
+    block = entry.get("block")
+    if not isinstance(block, dict):
+        why = "is no block device, and none is made of it" if entry.get("exists") else "does not exist, and is not made"
+        return [f"{layout.path} {why}: give the stable name of a disk (/dev/disk/by-id/...)"]
+    if block.get("refused"):
+        return [str(block["refused"])]
+    if layout.serial is not None and block.get("serial") != layout.serial:
+        has = block.get("serial") or "no serial number"
+        return [
+            f"{layout.path} is {block.get('node')} with {has}, not {layout.serial}: it is another disk than the inventory means"
+        ]
+    size = block.get("size_bytes")
+    if isinstance(size, int) and size < layout.size_bytes:
+        needs, has = units.format_bytes(layout.size_bytes), units.format_bytes(size)
+        return [f"no space left on {block.get('node')} (needs {needs}, has {has}): lower size"]
+    return []
 
 
 def _device_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from calyx_orch import engines
 from calyx_orch.errors import GuestError
 from calyx_orch.model import Layout, Plan, Round
-from calyx_orch.runner import border, buffers
+from calyx_orch.runner import border, buffers, preflight
 from calyx_orch.runner.rounds import data_seed, with_pin
 from calyx_orch.runner.session import Session
 
@@ -22,14 +22,14 @@ NoteGuest = Callable[[str, str], None]
 
 async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest) -> None:
     """Make the files of one target. Raises GuestError when they are not whole, AgentError when the guest cannot."""
-    rate = plan.inventory.impact.max_rate_bytes_per_s or 0
+    rate = plan.inventory.impact.layout_bytes_per_s
     seed = data_seed(plan.seed, layout.guest, f"layout/{layout.target}")
     pairs: tuple[tuple[str, str | int], ...] = (
-        ("path", layout.path), ("size", layout.size_bytes), ("files", layout.files), ("seed", seed), ("max_bytes_per_s", rate),
+        *_place(layout, session), ("size", layout.size_bytes), ("files", layout.files), ("seed", seed), ("max_bytes_per_s", rate),
         *((("verify", layout.verify),) if layout.verify else ()),
         *session.owner,
     )  # fmt: skip
-    limit_s = LAYOUT_GRACE_S + layout.total_bytes / (rate or LAYOUT_BYTES_PER_S_MIN)
+    limit_s = LAYOUT_GRACE_S + layout.total_bytes / min(rate, LAYOUT_BYTES_PER_S_MIN)
     arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=limit_s)
     prepared = border.checked(arrival.message, "prepare")
     files = prepared["files"]
@@ -44,8 +44,16 @@ async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest)
             raise GuestError(
                 f"target {layout.target}: {odd} bytes are {kind} after the layout, reads would not reach the disk"
             )
-    if any(entry.get("unwritten") is None for entry in files):
+    if not layout.device and any(entry.get("unwritten") is None for entry in files):
         note(layout.guest, f"target {layout.target}: the file system cannot say whether its extents are written")
+
+
+def _place(layout: Layout, session: Session) -> tuple[tuple[str, str | int], ...]:
+    if layout.device:
+        serial = (("serial", layout.serial),) if layout.serial else ()
+        return (("device", layout.path), ("destructive", 1), *serial)
+    found = (entry for entry in session.facts.get("paths") or () if entry.get("path") == layout.path)
+    return ("path", layout.path), ("reserve", preflight.reserve_of(layout, next(found, {})))
 
 
 async def rehearse(session: Session, round_: Round, note: NoteGuest) -> dict[str, Any]:
