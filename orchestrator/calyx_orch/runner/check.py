@@ -189,7 +189,9 @@ async def _inspect(one: Looked, plan: Plan) -> None:
 async def _see_holders(one: Looked) -> None:
     """Whether the run of another controller holds a target: a run would be refused there."""
     assert one.session is not None
-    pairs: list[tuple[str, str | int]] = [("path", target.path) for target in one.guest.targets]
+    pairs: list[tuple[str, str | int]] = [("path", target.path) for target in one.guest.targets if not target.device]
+    if not pairs:
+        return
     arrival = await one.session.ask(
         "clean", (*pairs, ("list", 1)), answer="cleaned", timeout_s=preflight.FACTS_WITHIN_S
     )

@@ -6,6 +6,7 @@ What a living agent holds stays, whoever's it is. The agent is borrowed, so a cl
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,8 +65,10 @@ async def _clean(guest: Guest, pool: transport.Pool, *, dry_run: bool, agents: b
 
 async def _ask(session: Session, *, dry_run: bool) -> list[Mapping[str, Any]]:
     """All answers, until the agent has told all; a list that cannot be told whole ends with what fits."""
-    pairs: list[tuple[str, str | int]] = [("path", target.path) for target in session.guest.targets]
-    pairs.append(("list", int(dry_run)))
+    directories = [target.path for target in session.guest.targets if not target.device]
+    if not directories:  # work directories are looked for with any
+        directories = [posixpath.dirname(str(session.agent.hello["path"]))]
+    pairs: list[tuple[str, str | int]] = [*(("path", path) for path in directories), ("list", int(dry_run))]
     answers: list[Mapping[str, Any]] = []
     while len(answers) < ASKED_MAX:
         arrival = await session.ask("clean", pairs, answer="cleaned", timeout_s=CLEAN_WITHIN_S)
