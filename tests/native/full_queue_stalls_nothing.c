@@ -84,13 +84,16 @@ static struct calyx_job nop_job(uint32_t iodepth, enum calyx_setup setup, enum c
 	return job;
 }
 
-static void ask_poller(uint32_t iodepth, enum calyx_refill refill)
+/* How many I/Os there were in that time. */
+static uint64_t run_with_late_poller(uint32_t iodepth, enum calyx_refill refill, uint64_t runtime_ns)
 {
 	struct calyx_job job = nop_job(iodepth, CALYX_SETUP_SQPOLL, refill);
 	const struct calyx_result *result;
 	struct calyx_crew *crew;
 	pthread_t poller;
+	uint64_t ios;
 
+	job.runtime_ns = runtime_ns;
 	fake_begin(sleep_in_vain);
 	crew = open_crew(&job);
 	atomic_store(&ended, false);
@@ -100,10 +103,24 @@ static void ask_poller(uint32_t iodepth, enum calyx_refill refill)
 	pthread_join(poller, NULL);
 	CHECK(result->failure[0] == 0, "%s", result->failure);
 	CHECK(!atomic_load(&sleeps_on), "asleep for 2 s with nothing in flight");
-	/* A queue each 3 ms; the machine may be busy, but one I/O each 0.1 s would be the timer's doing. */
-	CHECK(result->directions[CALYX_DIR_READ].ios > 5 * iodepth, "%" PRIu64 " I/Os",
-	      result->directions[CALYX_DIR_READ].ios);
+	ios = result->directions[CALYX_DIR_READ].ios;
 	calyx_crew_close(crew);
+	return ios;
+}
+
+/* A queue each 3 ms where CPUs are free. Where they are not it is tried for longer; a queue each 0.1 s would be the
+ * timer's doing. */
+static void ask_poller(uint32_t iodepth, enum calyx_refill refill)
+{
+	uint64_t ios = 0, least = 0;
+
+	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+		least = 2 * iodepth * (RUNTIME_NS(attempt) / (100 * MS) + 1);
+		ios = run_with_late_poller(iodepth, refill, RUNTIME_NS(attempt));
+		if (ios > least)
+			return;
+	}
+	CHECK(false, "depth %u: %" PRIu64 " I/Os, not more than %" PRIu64, iodepth, ios, least);
 }
 
 static void ask_batch(uint32_t iodepth)
