@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+import replay
 from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, find_sshd
 from calyx_orch.model import Connection
 from calyx_orch.transport import Pool
@@ -28,6 +29,13 @@ def _no_ssh_set_up_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _every_journal_replays(tmp_path: Path) -> Iterator[None]:
+    """Whatever a test did to its run: the events of its journal lead to the same actions again."""
+    yield
+    replay.check_all(tmp_path)
 
 
 @pytest.fixture

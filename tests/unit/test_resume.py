@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+import replay
 from calyx_agent import executables as shipped
-from calyx_orch import coordination as co
 from calyx_orch import engines, runner
 from calyx_orch import plan as planning
 from calyx_orch.analysis import summary, verdict
@@ -447,21 +447,8 @@ def test_the_journal_of_a_run_replays_to_the_same_actions(policy: Policy, tmp_pa
     folder = archive.RunFolder.create(tmp_path, plan)
     play(folder, plan, scripts={"good2": Script(lines_missed=1)})
     entries = archive.journal(folder.path)
-    played = check_replay(entries)
+    played = replay.check(entries)
     assert played > 10
     bent = [{**e, "actions": []} if e["event"] == "Opened" else e for e in entries]
     with pytest.raises(AssertionError):
-        check_replay(bent)
-
-
-def check_replay(entries: tuple[archive.Entry, ...] | list[archive.Entry]) -> int:
-    """Play each round of a journal again. Returns how many events that were."""
-    played = 0
-    for at, entry in enumerate(entries):
-        if entry["event"] == "Opened":
-            mine = [one for one in entries[at:] if one.get("round") == entry["round"]]
-            end = next((n for n, one in enumerate(mine) if n and one["event"] in ("Opened", "done")), len(mine))
-            for one, actions in co.replay(mine[:end]):
-                assert one.get("actions", []) == actions, one
-                played += 1
-    return played
+        replay.check(bent)
