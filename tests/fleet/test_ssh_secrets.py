@@ -338,3 +338,59 @@ async def test_what_a_hostile_server_says_reaches_neither_terminal_nor_report_ra
     page = (ended.folder / "report.html").read_text(encoding="utf-8")
     assert "<script>alert(1)" not in page
     assert "\x1b" not in page
+
+
+LIAR = """\
+#!/bin/sh
+# Greets as the agent that was put there would, and then lies.
+case $SSH_ORIGINAL_COMMAND in
+*calyx-probe* | *calyx-put* | *calyx-give-back*) exec /bin/sh -c "$SSH_ORIGINAL_COMMAND" ;;
+*calyx-agent-*) ;;
+*) exec /bin/sh -c "$SSH_ORIGINAL_COMMAND" ;;
+esac
+agent=$(ls "$HOME"/.cache/calyx-orch/calyx-agent-*)
+sha=$(sha256sum <"$agent")
+printf 'calyx-agent/1 {"type":"hello","protocol":1,"version":"1","sha256":"%s","arch":"x86_64","pid":1,' "${sha%% *}"
+printf '"path":"%s","work":"/tmp/calyx-work-liar"}\\n' "$agent"
+case KIND in
+line) exec tr '\\0' x </dev/zero ;;
+beats) exec yes '{"type":"beat","done_bytes":1,"total_bytes":2}' ;;
+facts) exec yes '{"type":"facts","hostname":"liar"}' ;;
+json) while read -r line; do echo '{"type":"facts","hostname":'; done ;;
+esac
+"""
+
+
+@pytest.mark.slow
+async def test_an_agent_that_floods_or_babbles_costs_nobody_else_anything(tmp_path: Path) -> None:
+    """A line without an end, beats and answers without an end, half a JSON: each is lost; the honest guest is measured."""
+    kinds = ("line", "beats", "facts", "json")
+    async with guests_up(1, tmp_path) as fleet:
+        for kind in kinds:
+            script = tmp_path / f"{kind}.sh"
+            script.write_text(LIAR.replace("KIND", kind))
+            script.chmod(0o755)
+            await fleet.add(kind, extra=(f"ForceCommand {script}",))
+        started = await start_run(inventory_yaml(fleet, body=TINY), tmp_path)
+        most = 0
+        while started.process.returncode is None:
+            most = max(most, _resident_mib(started.process.pid))
+            await asyncio.sleep(0.1)
+        ended = await started.ended()
+    said = ended.out + ended.err
+    assert ended.status == 3, said
+    assert "Traceback" not in said
+    assert {name: outcome.state for name, outcome in ended.outcomes.items()} == {
+        "guest1": "measured", **dict.fromkeys(kinds, "lost"),
+    }, said  # fmt: skip
+    assert "longer than 64 KiB" in ended.outcomes["line"].reason or "65 KiB" in ended.outcomes["line"].reason
+    assert most < 700, f"{most} MiB"
+
+
+def _resident_mib(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"VmRSS:\s+(\d+)", status)
+    return int(found[1]) >> 10 if found else 0
