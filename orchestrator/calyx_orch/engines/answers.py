@@ -112,13 +112,16 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
     scheduled_ns = optional_count(usage, "busy_ns", where)
     idle_is_timed = usage.get("idle_timed") is not False
     busy_ns, busy_how = _busy(scheduled_ns, ticks, window_ns * cpus, idle_is_timed=idle_is_timed)
+    engine_ns = optional_count(usage, "engine_ns", where)
+    if busy_ns is not None and engine_ns is not None and busy_ns + IDLE_GRAIN_NS < engine_ns <= window_ns * cpus:
+        busy_ns, busy_how = engine_ns, "engine"  # whatever was not counted, the engine ran on this guest
     return CpuUse(
         window_ns=window_ns,
         cpus=cpus,
         busy_ns=busy_ns,
         busy_how=busy_how,
         scheduled_ns=scheduled_ns,
-        engine_ns=optional_count(usage, "engine_ns", where),
+        engine_ns=engine_ns,
         user_ns=None if user_ns is None else user_ns + (ticks("nice_ns") or 0),
         system_ns=ticks("system_ns"),
         iowait_ns=ticks("iowait_ns"),

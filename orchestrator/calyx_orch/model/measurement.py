@@ -79,9 +79,9 @@ class CpuUse:
     """CPU over the measured window only, in nanoseconds summed over CPUs. None: the guest cannot say.
 
     `busy_ns` comes from the scheduler (`busy_how` schedstat), or is what the kernel's idle time leaves over (idle) where the two
-    differ or there is no /proc/schedstat; `scheduled_ns` is the scheduler's figure, whichever was taken; user .. softirq are
-    tick-sampled; `steal_ns` is None where the hypervisor reports none. `engine_ns` is the engine alone with its SQPOLL and io-wq
-    threads, or fio with its workers.
+    differ or there is no /proc/schedstat, or is at least the engine's own (engine); `scheduled_ns` is the scheduler's figure,
+    whichever was taken; user .. softirq are tick-sampled; `steal_ns` is None where the hypervisor reports none. `engine_ns` is
+    the engine alone with its SQPOLL and io-wq threads, or fio with its workers.
     """
 
     window_ns: int
