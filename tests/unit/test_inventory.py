@@ -199,7 +199,8 @@ policy: {quorum: 80}
         "inventory.yaml:7:31: 'user' is empty: give a text, or leave the key out",
         "inventory.yaml:9:5: unknown preset 'pare' (did you mean 'pair'?)",
         "inventory.yaml:10:5: missing key 'size' in workloads[1]",
-        "inventory.yaml:11:17: 'rw[1]' must be one of read, write, randread, randwrite, rw, randrw, trim, randtrim, not 'wirte' (did you mean 'write'?)",
+        "inventory.yaml:11:17: 'rw[1]' must be one of read, write, randread, randwrite, rw, randrw, trim, randtrim, not 'wirte' "
+        "(did you mean 'write'?)",
         "inventory.yaml:12:23: 'write-4k': size 4 KiB is less than bs x iodepth = 128 KiB: every I/O in flight needs a place of its own",
         "inventory.yaml:13:7: 'load' must be one of together, per_domain, alone, staggered, not 'altogether' (did you mean 'together'?)",
         "inventory.yaml:14:18: 'quorum': '80' is no percentage: write it as 80%",
