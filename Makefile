@@ -23,7 +23,7 @@ PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build dev demo test test-slow test-native test-native-tsan fuzz check format bench agents lab docs clean FORCE
+.PHONY: help build dev demo test test-slow test-qemu test-native test-native-tsan fuzz check format bench agents lab docs clean FORCE
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,10 +54,13 @@ demo: build ## run a fleet of loopback guests end to end and say where its repor
 	$(BIN)/calyx-orch demo $(DEMO_ARGS)
 
 test: dev test-native ## the everyday tests: C and Python
-	$(PYTHON_VENV) -m pytest -m 'not slow' $(PYTEST_ARGS)
+	$(PYTHON_VENV) -m pytest -m 'not slow and not qemu' $(PYTEST_ARGS)
 
 test-slow: dev ## the tests beyond the everyday ones
-	$(PYTHON_VENV) -m pytest -m slow $(PYTEST_ARGS)
+	$(PYTHON_VENV) -m pytest -m 'slow and not qemu' $(PYTEST_ARGS)
+
+test-qemu: dev ## two real kernels under QEMU, three minutes; images are kept in $CALYX_LAB, else ~/.cache/calyx-orch-lab
+	$(PYTHON_VENV) -m pytest -m qemu $(PYTEST_ARGS)
 
 test-native: $(SETUP) ## the C tests, plain and under ASan and UBSan
 	$(CMAKE) -S . -B build/native -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Release -DCALYX_TESTS=ON

@@ -21,7 +21,9 @@ int main(void)
 {
 	uint64_t ran = 7, waited = 7;
 
+	check("5.10", 4132521685 + 4502122501, 920306008 + 649534962);
 	check("6.1", 54668910585 + 65942959958, 4476130611 + 3454097204);
+	check("6.12", 5315113060 + 6702940110, 3780724643 + 2387835380);
 	CHECK(!proc_schedstat(GOLDEN "/schedstat/none", &ran, &waited), "a file that is not there");
 	CHECK(ran == 7 && waited == 7, "untouched");
 	return 0;
