@@ -94,14 +94,17 @@ def format_size_short(size_bytes: int) -> str:
     return str(size_bytes)
 
 
+def _in_units(value: float, units: tuple[tuple[int, str], ...]) -> str:
+    """Three digits of a value in the first unit that it holds, else in the last."""
+    unit, name = next((one for one in units if abs(value) >= one[0]), units[-1])
+    return f"{_three_digits(value / unit)} {name}"
+
+
 def format_rate(bytes_per_s: float | None) -> str:
     """Decimal units, as drives are sold: `512 MB/s`, `1.21 GB/s`."""
     if bytes_per_s is None:
         return UNKNOWN
-    for unit, name in ((10**12, "TB/s"), (10**9, "GB/s"), (10**6, "MB/s"), (10**3, "kB/s")):
-        if bytes_per_s >= unit:
-            return f"{_three_digits(bytes_per_s / unit)} {name}"
-    return f"{_three_digits(bytes_per_s)} B/s"
+    return _in_units(bytes_per_s, ((10**12, "TB/s"), (10**9, "GB/s"), (10**6, "MB/s"), (10**3, "kB/s"), (1, "B/s")))
 
 
 def format_count(count: float | None) -> str:
@@ -118,10 +121,7 @@ def format_latency(nanoseconds: float | None) -> str:
     """`850 ns`, `85.3 µs`, `1.20 ms`, `3.40 s`."""
     if nanoseconds is None:
         return UNKNOWN
-    for unit, name in ((10**9, "s"), (10**6, "ms"), (10**3, "µs")):
-        if abs(nanoseconds) >= unit:
-            return f"{_three_digits(nanoseconds / unit)} {name}"
-    return f"{_three_digits(nanoseconds)} ns"
+    return _in_units(nanoseconds, ((10**9, "s"), (10**6, "ms"), (10**3, "µs"), (1, "ns")))
 
 
 def format_duration(seconds: float | None) -> str:

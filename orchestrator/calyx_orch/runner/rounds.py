@@ -378,19 +378,5 @@ def measurements(
         if state.name in answers:
             found.append(engines.measure(round_, guest, answers[state.name]))
         else:
-            found.append(
-                Measurement(
-                    guest=guest.name,
-                    round_index=round_.index,
-                    block=round_.block,
-                    workload=round_.workload.name,
-                    target=round_.target,
-                    engine=round_.engine,
-                    load=round_.load.value,
-                    status="failed",
-                    why=state.reason or progress.stopped_because,
-                    vm_host=guest.vm_host,
-                    storage=guest.storage,
-                )
-            )
+            found.append(engines.unmeasured(round_, guest, state.reason or progress.stopped_because))
     return tuple(found)
