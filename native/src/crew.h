@@ -69,6 +69,7 @@ struct calyx_worker {
 	uint32_t in_flight;		      /* published and not yet completed */
 	uint8_t opcodes[CALYX_DIRECTIONS];
 	uint32_t fsync_flags;
+	uint32_t look; /* DEFER_TASKRUN shows completions only in an enter that asks for events: so each one does */
 	bool shaped;
 	int fd;
 	uint64_t data_tag, data_stamp;

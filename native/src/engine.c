@@ -3,7 +3,7 @@
 //
 //   reap     one clock read stamps every visible completion; then its slot is free, or has a rest to do (reap.c)
 //   refill   a free slot gets the next I/O: each one published and submitted by itself (each), or all at once (batch)
-//            (refill.c)
+//            (refill.c). With DEFER_TASKRUN each submission looks for completions, and they are reaped first
 //   wait     sleep in the kernel until the next completion; a timer of 0.1 s bounds that sleep, so that a stop, the
 //            deadline and hanging I/O are seen without a timeout on every wait (wait.c)
 #include "crew.h"
@@ -112,6 +112,7 @@ static void set_opcodes(struct calyx_worker *w)
 	w->opcodes[CALYX_DIR_WRITE] = nop ? IORING_OP_NOP : fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE;
 	w->opcodes[CALYX_DIR_SYNC] = nop ? IORING_OP_NOP : IORING_OP_FSYNC;
 	w->fsync_flags = w->crew->job.fdatasync ? IORING_FSYNC_DATASYNC : 0;
+	w->look = w->taken.defer_taskrun && !w->crew->job.iopoll ? IORING_ENTER_GETEVENTS : 0;
 }
 
 /* The first queue has been prepared before the start line; only its publication is left. */

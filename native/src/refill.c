@@ -125,7 +125,7 @@ void calyx_worker_submit(struct calyx_worker *w)
 	if (w->ring.sqpoll)
 		calyx_worker_note_submission(w, calyx_ring_wake(&w->ring));
 	else if (calyx_ring_pending(&w->ring))
-		calyx_worker_note_submission(w, calyx_ring_enter(&w->ring, true, 0, 0));
+		calyx_worker_note_submission(w, calyx_ring_enter(&w->ring, true, 0, w->look));
 }
 
 void calyx_worker_resume(struct calyx_worker *w)
@@ -147,8 +147,12 @@ TWICE void refill_as(struct calyx_worker *w, bool shaped)
 
 	while (may_issue(w, shaped)) {
 		/* The last one is submitted by the wait that follows: one system call less. */
-		if (each && (calyx_ring_pending(&w->ring) || w->ring.sqpoll))
+		if (each && (calyx_ring_pending(&w->ring) || w->ring.sqpoll)) {
 			calyx_worker_submit(w);
+			/* What completed meanwhile is stamped before the next one is made. */
+			if (w->look && calyx_ring_has_completions(&w->ring))
+				break;
+		}
 		if (w->stuck_since_ns || !prepare_next(w, shaped))
 			break;
 		if (each)
