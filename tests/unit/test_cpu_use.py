@@ -22,6 +22,7 @@ def cpu_of(busy_ms: int, idle_ms: int, iowait_ms: int = 0, *, engine_ms: int = 0
 def test_the_scheduler_is_believed_where_idle_time_agrees_within_its_ticks() -> None:
     cpu = cpu_of(1010, 4980, 20)
     assert (cpu.busy_ns, cpu.busy_how) == (1_010_000_000, "schedstat")
+    assert cpu_of(6005, 0).busy_percent == 100.0, "its samples are not taken at one instant"
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,9 @@ def _busy(
     left_ns = max(0, capacity_ns - idle_ns - (ticks("iowait_ns") or 0) - (ticks("steal_ns") or 0))
     if scheduled_ns is None:
         return left_ns, "idle"
-    if not idle_is_timed:
-        return min(scheduled_ns, capacity_ns), "schedstat"
-    return (scheduled_ns, "schedstat") if abs(scheduled_ns - left_ns) <= IDLE_GRAIN_NS else (left_ns, "idle")
+    if idle_is_timed and abs(scheduled_ns - left_ns) > IDLE_GRAIN_NS:
+        return left_ns, "idle"
+    return min(scheduled_ns, capacity_ns), "schedstat"
 
 
 def refusal(answers: Answers) -> str | None:
