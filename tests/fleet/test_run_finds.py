@@ -33,6 +33,7 @@ lost_time_probe: 0
         ended = await run(inventory_yaml(fleet, body=body), tmp_path, "--json")
         await nothing_left(fleet)
     assert ended.status == 0, ended.out + ended.err
+    assert "round 1 of a search: block 1, lookup@1000" in ended.err
     (found,) = ended.record.found
     assert (found.guests, found.rate_iops, found.broke_iops) == (("guest1", "guest2"), 1000, None)
     assert "held up to the highest rate allowed, 1000 IOPS" in found.why

@@ -115,7 +115,7 @@ def test_a_round_of_a_search_beyond_the_plan_counts_on() -> None:
     display = Display(live, RECORD.plan, NAMES)
     count = len(RECORD.plan.rounds)
     display.round(1, (replace(RECORD.plan.rounds[0], index=count),), alive=2)
-    assert live.phases[-1].startswith(f"round {count + 1} of {count + 1}: ")
+    assert live.phases[-1].startswith(f"round {count + 1} of a search: ")
 
 
 def test_a_guest_that_runs_and_says_nothing_is_silent_and_not_lost(clock: Clock) -> None:

@@ -65,9 +65,9 @@ class Display:
             if known.state not in ("lost", "failed"):
                 self._status[name] = GuestStatus(name, "settling" if name in r.guests else "idle")
         of = f" of {len(r.guests)}" if alive < len(r.guests) else ""
-        self.phase(
-            f"round {r.number} of {self._planned()}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})"
-        )
+        planned = max((one.number for one in self.plan.rounds), default=0)
+        place = f"of {planned}" if r.number <= planned else "of a search"  # which goes on until it has found
+        self.phase(f"round {r.number} {place}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})")
         self._in_round = True
 
     def _planned(self) -> int:
