@@ -347,6 +347,12 @@ async def test_a_transfer_that_is_cut_is_not_taken_for_whole(
     short = subprocess.run(put_command(str(path), 10, 0o700), input=b"12345", capture_output=True)
     assert (short.returncode, short.stderr) == (1, b"only 5 of 10 bytes arrived\n")
     assert list(guest.home.iterdir()) == []
+    unheard, tell = os.pipe()  # nobody hears of it any more, as after a cut
+    with subprocess.Popen(put_command(str(path), 10, 0o700), stdin=subprocess.PIPE, stderr=tell) as process:
+        os.close(unheard)
+        process.communicate(b"12345")
+    os.close(tell)
+    assert list(guest.home.iterdir()) == []
 
 
 async def test_a_server_that_is_deaf_to_signals_cannot_hold_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
