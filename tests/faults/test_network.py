@@ -142,6 +142,7 @@ async def test_a_guest_that_is_cut_off_before_the_login(how: str, reason: str, t
     assert ended.outcomes["guest2"].step == "connect"
 
 
+@pytest.mark.slow
 async def test_a_guest_whose_power_is_cut(tmp_path: Path) -> None:
     """Lost; after the reboot its files are still there, the next run names them and is measured, and `clean` removes them."""
     async with light_guests(2, tmp_path) as fleet:

@@ -160,8 +160,7 @@ def _words(pid: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "phase",
-    ["layout", pytest.param("armed", marks=pytest.mark.slow), pytest.param("fio", marks=pytest.mark.slow), "clean"],
+    "phase", ["layout", *(pytest.param(phase, marks=pytest.mark.slow) for phase in ("armed", "fio", "clean"))]
 )
 async def test_a_controller_that_is_killed(phase: str, tmp_path: Path) -> None:
     """SIGKILL: guests end and clean by themselves within seconds; the run folder can be read and reported."""

@@ -125,6 +125,7 @@ async def test_odd_guests_are_measured_like_all_others(tmp_path: Path) -> None:
 # --- fio and PATH ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_fio_is_found_beyond_path_and_its_absence_names_the_path(tmp_path: Path) -> None:
     """A-064: in ~/.local/bin with a PATH that has no fio at all; then nowhere, with the PATH that was seen."""
     need_root("unshare", "fio")
@@ -227,7 +228,7 @@ async def test_guests_of_other_clocks_and_time_zones_start_together(tmp_path: Pa
     assert whole.overlap > 0.95
 
 
-@pytest.mark.parametrize("names", [("10", "10", "10"), ("10", "10", "localhost")])
+@pytest.mark.parametrize("names", [("10", "10", "10"), pytest.param(("10", "10", "localhost"), marks=pytest.mark.slow)])
 async def test_guests_of_one_host_name_are_three_results(names: tuple[str, ...], tmp_path: Path) -> None:
     """A-056: cloned machines, by their kernel's host name and by `hostname`; what counts is the name in the inventory."""
     need_root("unshare")
