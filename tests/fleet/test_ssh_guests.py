@@ -1,6 +1,6 @@
 """Guests that are not like others: shells, homes, PATH, clocks, host names, rights, and each step made to fail in turn."""
 
-# ruff: noqa: ASYNC110, ASYNC220, ASYNC240 - looking at files and processes takes no time, and nothing else runs meanwhile
+# ruff: noqa: ASYNC110, ASYNC220 - looking at files and processes takes no time, and nothing else runs meanwhile
 
 from __future__ import annotations
 
