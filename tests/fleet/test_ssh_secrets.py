@@ -22,6 +22,8 @@ import pytest
 from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, inventory_yaml
 from calyx_orch.errors import ReachError
 from calyx_orch.model import Connection, HostKeyPolicy
+from calyx_orch.plan.choice import Candidate, Choice
+from calyx_orch.runner.calibration import Cache
 from calyx_orch.transport import Pool, connect
 from calyx_orch.transport.ssh import passphrases
 from calyx_orch.transport.ssh.server import write_key
@@ -228,6 +230,17 @@ async def test_all_that_is_made_is_private_whatever_the_umask(tmp_path: Path) ->
     assert (ended.folder / "report.html").exists()
     assert (home / "ssh" / "known_hosts").read_text().startswith("[127.")
     assert _open_to_others(ended.folder) + _open_to_others(home) == []
+
+
+def test_what_was_calibrated_is_kept_private_whatever_the_umask(tmp_path: Path) -> None:
+    chosen = Choice(Candidate("sqpoll", "batch"), "the quickest")
+    before = os.umask(0)
+    try:
+        assert Cache(tmp_path / "state" / "calibration.json").put("key", chosen, {}) is None
+    finally:
+        os.umask(before)
+    assert (tmp_path / "state" / "calibration.json").exists()
+    assert _open_to_others(tmp_path) == []
 
 
 def _open_to_others(directory: Path) -> list[str]:
