@@ -1,11 +1,14 @@
-"""What all tests share: nothing of the terminal they are started from, and time for property tests.
+"""What all tests share: nothing of the terminal they are started from, a store of their own, and time for property tests.
 
 Property tests have no deadline of their own, since machines are shared and clocks are not.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 
 from hypothesis import settings
 
@@ -15,3 +18,7 @@ settings.load_profile("shared-machine")
 os.environ["TERM"] = "xterm-256color"
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
+
+_STORE = tempfile.mkdtemp(prefix="calyx-store-")
+atexit.register(shutil.rmtree, _STORE, ignore_errors=True)
+os.environ["CALYX_ORCH_STORE"] = f"sqlite:///{_STORE}/store.sqlite"

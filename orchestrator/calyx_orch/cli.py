@@ -39,7 +39,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-EXIT_CODES = "Exit codes: 0 fine, 1 kept for budgets and baselines, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
+EXIT_CODES = "Exit codes: 0 fine, 1 a budget or baseline was missed, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
+
+
+STORE = typer.Option(
+    metavar="URL",
+    help="The store: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Default: $CALYX_ORCH_STORE, else a file of yours.",
+)
+LIMITS = "What the run is held to"
 
 
 def _version(wanted: bool) -> None:
@@ -124,6 +131,30 @@ def run(
             help="Go on with the run in this folder, whose controller ended; INVENTORY then only says how guests are reached.",
         ),
     ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LIMIT",
+            rich_help_panel=LIMITS,
+            help="What every guest must keep, such as 'randread-4k.p99<2ms'; exit 1 when broken; repeat.",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            rich_help_panel=LIMITS,
+            help="A run folder, a run's id, or `baseline`: exit 1 when surely worse than that by more than allowed.",
+        ),
+    ] = None,
+    max_regression: Annotated[
+        str, typer.Option(metavar="PERCENT", rich_help_panel=LIMITS, help="With --against: how much worse is allowed.")
+    ] = "5%",
+    junit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=LIMITS, help="Write guests and limits as a JUnit file."),
+    ] = None,
+    store: Annotated[str | None, STORE] = None,
 ) -> None:
     """Run an inventory: deploy, start all guests together, measure with calyx and fio, compare, report."""
     from calyx_orch.commands import run as command
@@ -131,6 +162,7 @@ def run(
     options = command.RunOptions(
         limit=tuple(limit or ()), workloads=tuple(workload or ()), repetitions=repetitions, dry_run=dry_run, out=out,
         as_json=json_, allow_growth=allow_growth, seed=seed, quiet=quiet, jobs=jobs, recalibrate=recalibrate,
+        limits=_limits(budget, against, max_regression, junit, store),
     )  # fmt: skip
     if resume is not None:
         fixed = (guest, target, limit, workload, jobs, repetitions, seed, out, recalibrate, dry_run)
@@ -140,6 +172,20 @@ def run(
         host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
     )  # fmt: skip
     raise typer.Exit(command.run_named(named, options))
+
+
+def _limits(
+    budget: list[str] | None, against: str | None, max_regression: str, junit: Path | None, store: str | None
+) -> Any:
+    """What the run is held to. Raises UsageError for a percentage that is none."""
+    from calyx_orch import units
+    from calyx_orch.commands import judging
+
+    try:
+        allowed = units.parse_percent(max_regression)
+    except ValueError as error:
+        raise UsageError(f"--max-regression {max_regression}: {error}") from error
+    return judging.Limits(tuple(budget or ()), against, allowed, junit, store, index=True)
 
 
 def _resume(folder: Path, inventory: str | None, options: Any, *, is_narrowed: bool) -> None:
@@ -342,12 +388,6 @@ def compare(
     raise typer.Exit(command.show(runs, by=by, reference=reference, as_json=json_))
 
 
-STORE = typer.Option(
-    metavar="URL",
-    help="The store: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Default: $CALYX_ORCH_STORE, else a file of yours.",
-)
-
-
 @app.command(epilog=EXIT_CODES)
 def index(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or directories that hold some.")],
@@ -374,9 +414,7 @@ def list_(
 @app.command(epilog=EXIT_CODES)
 def show(
     run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
-    scope: Annotated[
-        str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage, guest or all.")
-    ] = "vm_host",
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage, guest or all.")] = "vm_host",
     store: Annotated[str | None, STORE] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
 ) -> None:

@@ -32,6 +32,7 @@ _DURATIONS_S = {
     "min": Fraction(60),
     "h": Fraction(3600),
 }
+_LATENCIES_NS = {"ns": 1, "us": 1000, "µs": 1000, "ms": 10**6, "s": 10**9}
 _NUMBER = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\s*(.*)$", re.ASCII)
 _SIZE_MAX = 1 << 60
 
@@ -55,6 +56,14 @@ def parse_duration(text: str) -> float:
     if unit not in _DURATIONS_S:
         raise ValueError(f"{_shown(text)} is no duration: write ms, s, m (or min) or h, such as 90s")
     return float(number * _DURATIONS_S[unit])
+
+
+def parse_latency(text: str) -> float:
+    """Nanoseconds of a latency such as `200us` or `2ms`; the unit has to be there. ValueError: not that syntax."""
+    number, unit = _split(text, "latency", "200us or 2ms")
+    if unit not in _LATENCIES_NS:
+        raise ValueError(f"{_shown(text)} is no latency: write ns, us, ms or s, such as 200us")
+    return float(number * _LATENCIES_NS[unit])
 
 
 def parse_rate(text: str) -> int:

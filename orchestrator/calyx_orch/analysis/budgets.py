@@ -23,10 +23,6 @@ _FORM = re.compile(
 )
 
 
-def _latency(text: str) -> float:
-    return units.parse_duration(text) * 1e9
-
-
 def _count(text: str) -> float:
     return float(text.replace("_", "").replace(",", ""))
 
@@ -43,11 +39,11 @@ class Measure:
 MEASURES = {
     "throughput": Measure(lambda row: row.throughput_bytes_per_s, units.parse_rate, units.format_rate),
     "iops": Measure(lambda row: row.iops, _count, units.format_count),
-    "p50": Measure(lambda row: row.p50_ns, _latency, units.format_latency),
-    "p99": Measure(lambda row: row.p99_ns, _latency, units.format_latency),
-    "p99.9": Measure(lambda row: row.p999_ns, _latency, units.format_latency),
+    "p50": Measure(lambda row: row.p50_ns, units.parse_latency, units.format_latency),
+    "p99": Measure(lambda row: row.p99_ns, units.parse_latency, units.format_latency),
+    "p99.9": Measure(lambda row: row.p999_ns, units.parse_latency, units.format_latency),
     "cv": Measure(lambda row: row.cv_within_run, units.parse_percent, lambda value: units.format_percent(100 * value)),
-    "cpu_per_io": Measure(lambda row: row.cpu_ns_per_io, _latency, units.format_latency),
+    "cpu_per_io": Measure(lambda row: row.cpu_ns_per_io, units.parse_latency, units.format_latency),
 }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from rich.console import Console
 from calyx_orch import documents, runner, sources, transport, units, workloads
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
+from calyx_orch.commands import judging
 from calyx_orch.coordination import is_quorum_met
 from calyx_orch.errors import (
     EXIT_FINE,
@@ -55,6 +56,7 @@ class RunOptions:
     quiet: bool = False
     jobs: Path | None = None
     recalibrate: bool = False
+    limits: judging.Limits = field(default_factory=judging.Limits)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: 
     console = screen.console(stderr=options.as_json)
     if options.dry_run:
         return _show_plan(plan, options, console)
+    judging.check(options.limits, inventory.source or inventory.name)
     guard_growth(plan, allowed=options.allow_growth)
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
     return await measure(plan, folder, options, console, passphrases=passphrases)
@@ -150,15 +153,17 @@ async def measure(
     finally:
         folder.close()
         live.close(within_s=None)  # everything is kept; now the terminal may take its time
+    missed = EXIT_FINE
     try:
         record = archive.read(folder.path)
+        missed = judging.judge(record, options.limits, console)
         tell(record, console, as_json=options.as_json)
     except CalyxError:
         if full is None:
             raise
     if full is not None:
         raise FolderError(f"{full}; what was measured until then is kept: make room, and measure anew") from full
-    return 128 + signal_number if signal_number else exit_code(record)
+    return 128 + signal_number if signal_number else exit_code(record) or missed
 
 
 def plan_of(inventory: Inventory, options: RunOptions) -> Plan:
@@ -266,15 +271,19 @@ def exit_code(record: RunRecord) -> int:
     failed = [outcome for outcome in record.outcomes if outcome.state in ("lost", "partial")]
     if not failed and record.status == "finished":
         return EXIT_FINE
-    policy = record.plan.inventory.policy
-    whole = len(record.outcomes) - len(failed)
-    if (
-        record.status == "finished"
-        and policy.quorum is not None
-        and is_quorum_met(policy, alive=whole, planned=len(record.outcomes))
-    ):
-        return EXIT_FINE
-    return EXIT_GUEST_FAILED
+    return EXIT_FINE if quorum_met(record) else EXIT_GUEST_FAILED
+
+
+def quorum_met(record: RunRecord) -> str:
+    """What a warning says when guests failed and the policy's quorum was met all the same; empty: it was not, or none is set."""
+    policy, planned = record.plan.inventory.policy, len(record.outcomes)
+    whole = sum(outcome.state == "measured" for outcome in record.outcomes)
+    if record.status != "finished" or policy.quorum is None or whole == planned:
+        return ""
+    if not is_quorum_met(policy, alive=whole, planned=planned):
+        return ""
+    share = f"{100 * policy.quorum:g} %"
+    return f"warning: {planned - whole} of {planned} guests were not measured whole; the quorum of {share} is met, so the exit code is 0"
 
 
 def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
@@ -288,6 +297,9 @@ def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
 
     summary = analysis.summarise(record)
     terminal.show_tables(record, summary, console)
+    warning = quorum_met(record)
+    if warning:
+        console.print(f"\n{warning}", style="yellow", soft_wrap=True, markup=False)
     console.print(f"\nrun folder: {record.folder}", soft_wrap=True, markup=False)
     try:
         out = page.write(record, summary, out=Path(record.folder) / "report.html")
