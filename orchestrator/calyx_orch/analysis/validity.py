@@ -17,6 +17,7 @@ __all__ = ["GATE_ONLY", "RULES", "Context", "Doubt", "doubts", "union"]
 
 OVERLAP_MIN = 0.99
 SKEW_MAX_NS = 5_000_000
+CLOCK_BOUND_MAX_NS = 100_000_000
 LOST_MAX = 0.02
 STEAL_MAX = 0.02
 BUSY_MAX_PERCENT = 95.0
@@ -259,11 +260,20 @@ def completion_latency(context: Context) -> Doubt | None:
 
 
 def clock_error(context: Context) -> Doubt | None:
-    """The window lies where it cannot be: a clock was wrong, and the measurement enters no common window."""
+    """The window lies where it cannot be, and the measurement enters no common window; or it is not well known where it lies."""
     measurement = context.measurement
-    if measurement.window_ns > 0:
+    if measurement.window_ns <= 0:
+        return Doubt("clock", "clock error", "the window ends before it begins", "see the clock probes in the journal")
+    bound_ns = measurement.skew_bound_ns or 0
+    if bound_ns <= CLOCK_BOUND_MAX_NS or measurement.skew_how == GATE_ONLY:
         return None
-    return Doubt("clock", "clock error", "the window ends before it begins", "see the clock probes in the journal")
+    return Doubt(
+        "clock",
+        f"clock ± {bound_ns / 1e6:.0f} ms",
+        f"the guest's clock was known to no better than {bound_ns / 1e6:.0f} ms",
+        "see whether its clock runs at the right rate (dmesg | grep -i clocksource), or the way to it is that slow",
+        bound_ns,
+    )
 
 
 def window_is_off(context: Context) -> Doubt | None:
