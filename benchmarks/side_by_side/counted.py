@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,8 +15,8 @@ from side_by_side.goals import Figure, at_most
 from side_by_side.guest import CALYX, FIO, BenchGuest, Side
 
 
-def count_costs(guest: BenchGuest, executable: Executable, *, quick: bool) -> list[Figure]:
-    """Instructions, system calls, allocations and sizes. What cannot be counted here says why."""
+def count_costs(guest: BenchGuest, executable: Executable, *, quick: bool, until_s: float = math.inf) -> list[Figure]:
+    """Instructions, system calls, allocations and sizes. What cannot be counted here, or by `until_s` (monotonic), says why."""
     session = guest.session
     path = session.files["ext4"][0]
     size = Path(path).stat().st_size
@@ -23,7 +25,7 @@ def count_costs(guest: BenchGuest, executable: Executable, *, quick: bool) -> li
     fio = str(session.fio.get("path") or "fio")
     bench = costs.Bench(path, workload, executable.path, fio, taken, session.facts)
     lengths = (0.3, 1.0) if quick else (2.0, 6.0)
-    figures = [_counted("user instructions per I/O", lambda: _instructions(bench, lengths))]
+    figures = [_counted("user instructions per I/O", lambda: _instructions(bench, lengths, until_s))]
     if not quick:
         for side in (CALYX, Side("calyx sqpoll", "calyx", setup="sqpoll")):
             figures += _system_calls(bench, side, lengths)
@@ -42,11 +44,15 @@ def _counted(name: str, count: Callable[[], Figure]) -> Figure:
         progress.end()
 
 
-def _instructions(bench: costs.Bench, lengths: Sequence[float]) -> Figure:
+def _instructions(bench: costs.Bench, lengths: Sequence[float], until_s: float) -> Figure:
     each = []
     for side in (CALYX, FIO):
-        short, long = (costs.instructions(bench, side, length) for length in lengths)
-        each.append(costs.per_io(short, long)["instructions"])
+        both = []
+        for length in lengths:
+            if time.monotonic() > until_s:
+                raise costs.CostError("no time is left in this minute: leave --quick out")
+            both.append(costs.instructions(bench, side, length))
+        each.append(costs.per_io(*both)["instructions"])
     said = f"callgrind: {each[0]:,.0f} and {each[1]:,.0f}"
     return Figure("randread-4k-q32", "user instructions per I/O", pairs.exact(each[0] / each[1]), at_most(0.25), said)
 

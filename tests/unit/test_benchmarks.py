@@ -183,7 +183,7 @@ def test_engine_figures_are_calyx_over_fio() -> None:
         assert figure.estimate is not None
         assert figure.estimate.value == pytest.approx(value)
         assert judge(figure) is Verdict.MET
-    assert by_name["randread-4k, all depths", "P99"].goal == at_most(1.0)
+    assert by_name["randread-4k, 1 of 6 depths", "P99"].goal == at_most(1.0)
 
 
 def test_growth_is_the_same_side_at_two_depths() -> None:
@@ -419,13 +419,13 @@ def test_user_cpu_is_pooled_over_cells_until_there_are_ticks_enough() -> None:
             SAMPLE, ios=2 * ios if ios == 1000 else ios, cpu_user_ns=ios * (4000 if ios == 1000 else 2000)
         )
     found = {f.cell: f for f in engine.pair_figures(_samples(given, 40)) if f.name.startswith("user CPU")}
-    whole = found["randread-4k, all depths"]
+    whole = found["randread-4k, 2 of 6 depths"]
     assert whole.estimate is not None
     assert whole.estimate.value == pytest.approx(0.5)
     assert "too few: 400 a side are enough" in whole.reason
     many = {key: replace(one, cpu_user_ns=10**8) for key, one in given.items()}
     found = {f.cell: f for f in engine.pair_figures(_samples(many, 40)) if f.name.startswith("user CPU")}
-    assert found["randread-4k, all depths"].reason.endswith("ticks, enough")
+    assert found["randread-4k, 2 of 6 depths"].reason.endswith("ticks, enough")
 
 
 # --- what is counted ---------------------------------------------------------------------------------------------
