@@ -240,7 +240,8 @@ def test_what_was_calibrated_is_kept_private_whatever_the_umask(tmp_path: Path) 
     finally:
         os.umask(before)
     assert (tmp_path / "state" / "calibration.json").exists()
-    assert _open_to_others(tmp_path) == []
+    assert _open_to_others(tmp_path / "state") == []
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
 
 
 def _open_to_others(directory: Path) -> list[str]:
