@@ -170,6 +170,7 @@ async def test_an_agent_that_is_there_is_used_and_stays(tmp_path: Path) -> None:
         assert tree(fleet) == before
 
 
+@pytest.mark.slow
 async def test_one_that_is_there_but_damaged_is_not_replaced(tmp_path: Path) -> None:
     """Right name and size, wrong content: a run would put it anew, and check tries the right one beside it."""
     (executable,) = (one for arch, one in shipped.available().items() if arch == os.uname().machine)
@@ -222,6 +223,7 @@ async def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
         assert tree(fleet) == before
 
 
+@pytest.mark.slow
 async def test_guests_without_an_inventory_can_be_checked(tmp_path: Path) -> None:
     """The same words as of run; what cannot be written at all is told beside the table, with the exit code of a refusal."""
     async with guests_up(1, tmp_path) as fleet:
