@@ -64,7 +64,6 @@ FAULTS = (
     Fault("agent", KILL, "armed", "lost", "killed by signal 9; its fio and its files are gone", is_slow=True),
     Fault("agent", KILL, "calyx", "lost", "killed by signal 9; its fio and its files are gone"),
     Fault("agent", KILL, "fio", "lost", "killed by signal 9; its fio and its files are gone", is_slow=True),
-    Fault("agent", KILL, "clean", "measured", is_slow=True),
     Fault("agent", STOP, "calyx", "lost", "stood still beyond its lease|no result within", is_slow=True),
     Fault("agent", STOP, "fio", "lost", "stood still beyond its lease|no result within", is_slow=True),
     Fault("guard", KILL, "layout", "lost", "ended by SIGKILL", is_slow=True),
