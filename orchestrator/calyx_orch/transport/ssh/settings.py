@@ -18,7 +18,7 @@ from calyx_orch.transport.ssh.host_keys import HostKeys
 
 KEEPALIVE_S = 5.0
 AGENT_TIMEOUT_S = 5.0
-KEEPALIVE_COUNT = 2  # unanswered ones that are borne: a dead connection is noticed after KEEPALIVE_S * (KEEPALIVE_COUNT + 1)
+KEEPALIVE_COUNT = 2  # unanswered ones that are borne: the next, after KEEPALIVE_S * (KEEPALIVE_COUNT + 1), ends it
 CIPHERS = "^aes128-gcm@openssh.com"  # first of the defaults: half the CPU per message of chacha20
 DEFAULT_KEYS = ("id_ed25519_sk", "id_ecdsa_sk", "id_ed25519", "id_ecdsa", "id_rsa")
 _OPENSSH_MAGIC = b"openssh-key-v1\0"
