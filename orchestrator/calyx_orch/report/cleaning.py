@@ -16,7 +16,7 @@ from calyx_orch.report.tables import Field
 JSON_FORMAT = "calyx-orch-clean/1"
 LINES_MAX = 60
 GIVEN_BACK = {
-    "online": "given back to a thin disk by the mount itself (discard)",
+    "online": "are given back to a thin disk by the mount itself (discard)",
     "fstrim": "stay allocated on the vm_host's thin disk until there is a trim: run `sudo fstrim {mount}` on the guest",
     "none": "stay allocated on the vm_host's thin disk: the guest's disk takes no discards; compact it there",
 }
@@ -69,7 +69,7 @@ def _lines(one: Cleaned) -> list[tuple[str, str]]:
         (f"{name}: {verb} {path} ({wording.size(size)}, another version's agent)", "") for path, size in one.agents
     ]
     lines += [(f"{name}: kept {stays.path}: {stays.why}", "yellow") for stays in one.kept]
-    lines += [(f"{name}: could not remove {stays.path}: {stays.why}", "red") for stays in one.failed]
+    lines += [(f"{name}: could not remove {stays.path}: {stays.why}: see to it by hand", "red") for stays in one.failed]
     return lines + [(f"{name}: {_on_the_host(freed)}", "dim") for freed in one.freed]
 
 
