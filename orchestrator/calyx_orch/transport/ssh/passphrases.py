@@ -34,7 +34,8 @@ def unlock(connections: Iterable[Connection], ask: Callable[[str], str | None] =
 
     A key that stays locked is left out: the guests that need it then say so. Blocks; call it outside of an event loop.
     """
-    alike = {(one.transport, one.key_files, one.ssh_config, one.jump): one for one in connections}  # each file is read once
+    # Each file is read once, however many guests share it.
+    alike = {(one.transport, one.key_files, one.ssh_config, one.jump): one for one in connections}
     wanted = dict.fromkeys(path for connection in alike.values() for path in _locked(connection))
     if not wanted:
         return {}
