@@ -96,6 +96,38 @@ def test_the_policy_decides_what_a_lost_guest_means(policy: Policy, stops: bool)
     assert (co.Stop("a") in actions) is stops
 
 
+@pytest.mark.parametrize(
+    ("policy", "here", "elsewhere", "fleet", "stops"),
+    [
+        (Policy(quorum=0.8), 2, 8, 10, False),  # 9 of 10 are left, though only one of the two in this round
+        (Policy(quorum=0.8), 8, 0, 10, True),  # 7 of 10 are left, though 7 of the 8 in this round
+        (Policy(quorum=0.8), 1, 8, 10, False),
+        (Policy(quorum=0.8), 1, 7, 10, True),
+        (Policy("stop"), 1, 9, 10, True),
+        (Policy(), 1, 0, 10, False),
+    ],
+)
+def test_the_policy_counts_the_fleet_and_not_the_round(
+    policy: Policy, here: int, elsewhere: int, fleet: int, stops: bool
+) -> None:
+    """One guest of a round is lost, while others of the run have no part in the round, or were lost before."""
+    names = tuple(f"g{number}" for number in range(here))
+    rules = replace(RULES, policy=policy, fleet=fleet, elsewhere=elsewhere)
+    progress, actions = play(co.open_round(names, rules, at_ns=0)[0], co.Lost(1, "g0", "gone"))
+    assert progress.stopped_because.startswith("policy") is stops
+    assert (co.Stop("g1") in actions) is (stops and here > 1)
+
+
+@pytest.mark.parametrize("percent", range(1, 101))
+def test_a_quorum_is_met_to_the_guest(percent: int) -> None:
+    """55 % of 20 guests are 11, whatever floats say."""
+    for planned in (1, 3, 7, 10, 20, 100):
+        needed = -(-percent * planned // 100)
+        policy = Policy(quorum=percent / 100)
+        assert co.is_quorum_met(policy, alive=needed, planned=planned)
+        assert not co.is_quorum_met(policy, alive=needed - 1, planned=planned)
+
+
 def test_what_comes_after_the_end_changes_nothing() -> None:
     """A late message of a past round is ignored."""
     progress, _ = play(opened("a"), co.Lost(1, "a", "gone"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from calyx_orch import plan as planning
 from calyx_orch import runner
 from calyx_orch.analysis import summary, verdict
-from calyx_orch.commands.run import exit_code
+from calyx_orch.commands.run import exit_code, tell
 from calyx_orch.errors import RefusedError
 from calyx_orch.model import (
     Baselines,
@@ -29,7 +30,7 @@ from calyx_orch.model import (
     TransportKind,
     Workload,
 )
-from calyx_orch.report import facts
+from calyx_orch.report import facts, screen
 from calyx_orch.report.live import Silent
 from calyx_orch.runner import preflight, preparing, rounds
 from calyx_orch.runner.session import Session
@@ -134,6 +135,58 @@ def test_the_policy_stop_ends_the_run_at_the_first_loss(tmp_path: Path) -> None:
     assert ended.status == "failed"
     assert any("policy" in note for note in ended.notes)
     assert archive.read(folder.path).measurements == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "code", "rounds"),
+    [
+        (Policy(), "finished", 3, 4),
+        (Policy("stop"), "failed", 3, 0),
+        (Policy(quorum=0.8), "finished", 0, 4),
+        (Policy(quorum=0.9), "failed", 3, 0),
+    ],
+)
+def test_the_policy_decides_how_a_run_with_a_lost_guest_ends(
+    policy: Policy, status: str, code: int, rounds: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of five cannot be reached: go on, stop, or go on while the quorum holds; a met one is 0, with a warning."""
+    plan = plan_for("good1", "good2", "unreachable1", "good3", "good4", policy=policy)
+    _, folder = run(plan, tmp_path)
+    record = archive.read(folder.path)
+    assert record.plan.inventory.policy == policy, "it is data in the plan"
+    assert (record.status, exit_code(record)) == (status, code)
+    assert len({m.round_index for m in record.measurements}) == rounds
+    assert [(one.state, one.step) for one in record.outcomes if one.guest == "unreachable1"] == [("lost", "connect")]
+    tell(record, screen.console(), as_json=False)
+    said = capsys.readouterr().out
+    warned = "warning: 1 of 5 guests were not measured whole; the quorum of 80 % is met, so the exit code is 0" in said
+    assert warned is (code == 0)
+
+
+def test_a_guest_that_only_fails_a_round_stops_a_run_whose_policy_says_so(tmp_path: Path) -> None:
+    """It missed its start line and lives on; the run ends all the same, in that very round."""
+    plan = plan_for("good1", "good2", policy=Policy("stop"))
+    _, folder = run(plan, tmp_path, scripts={"good2": Script(lines_missed=1)})
+    record = archive.read(folder.path)
+    assert record.status == "failed"
+    assert {m.round_index for m in record.measurements} == {0}
+    assert any("stopped in round 1 by the policy: 1 of 2 guests are left" in note for note in record.notes)
+
+
+def test_no_space_is_one_line_of_the_final_table_with_what_is_needed_and_there(tmp_path: Path) -> None:
+    """State, step and reason of the guest, with both figures."""
+
+    def full(message: dict[str, object]) -> list[bytes]:
+        if message["type"] == "facts":
+            message = {**message, "paths": [{**entry, "free_bytes": 1 << 20} for entry in message["paths"]]}  # type: ignore[attr-defined]
+        return [json.dumps(message).encode()]
+
+    _, folder = run(plan_for("good1", "good2"), tmp_path, scripts={"good2": Script(bend=full)})
+    table = facts.failures(archive.read(folder.path))
+    assert table is not None
+    ((guest, state, step, reason),) = table.rows
+    assert (guest, state, step) == ("good2", "lost", "preflight")
+    assert re.search(r"no space left on /data \(needs [0-9.]+ [MG]iB[^)]*, has 1 MiB\)", reason), reason
 
 
 def test_staggered_guests_share_one_measured_window(tmp_path: Path) -> None:

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calyx_orch import units
-from calyx_orch.model import LAYOUT_BYTES_PER_S, Growth, Guest, LoadMode, Place, Plan, Round, Workload
+from calyx_orch.model import LAYOUT_BYTES_PER_S, Growth, Guest, Inventory, LoadMode, Place, Plan, Round, Workload
 
 UNDECLARED_FREE_BYTES = 64 * units.GIB
 SETTLE_GUESS_S = 5.0
 SEARCH_ROUNDS_GUESS = 10
-ROUND_OVERHEAD_S = 1.5  # clocks before and after, arming, collecting
+REST_S = (
+    1.0  # part of settling, from loading to the start line at least: fio takes most of it to start, and a disk that has
+)
+# rested longer (burst credit, a drained write cache) is a faster one: both engines shall find it equally rested
+ROUND_OVERHEAD_S = 0.5  # clocks before and after, arming, collecting: what orchestration adds to a round
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,20 @@ def _growth(plan: Plan) -> Iterable[Growth]:
             yield Growth(kind, name, new_bytes, UNDECLARED_FREE_BYTES if free is None else free, free is not None)
 
 
+def around(inventory: Inventory) -> tuple[tuple[str, float], ...]:
+    """What every round takes besides ramp and runtime: words and seconds. How long devices take to become idle is a guess."""
+    idle = (
+        f"settling until the devices are idle (a guess; {units.format_duration(inventory.settle_s)} at most)",
+        min(inventory.settle_s, SETTLE_GUESS_S),
+    )
+    return (
+        *((idle,) if inventory.settle_s > 0 else ()),
+        ("settling at rest before the start line", REST_S),
+        *((("the lost-time probe", inventory.lost_time_probe_s),) if inventory.lost_time_probe_s > 0 else ()),
+        ("clocks, arming and answers", ROUND_OVERHEAD_S),
+    )
+
+
 def _estimated_s(plan: Plan) -> float:
     laid = _laid_bytes(plan)
     domains: dict[str, int] = {}
@@ -152,7 +170,7 @@ def _estimated_s(plan: Plan) -> float:
 def _round_s(plan: Plan, one: Round) -> float:
     inventory = plan.inventory
     stagger_s = inventory.stagger_s * (len(one.guests) - 1) if one.load is LoadMode.STAGGERED else 0.0
-    around_s = min(inventory.settle_s, SETTLE_GUESS_S) + inventory.lost_time_probe_s + ROUND_OVERHEAD_S
+    around_s = sum(seconds for _, seconds in around(inventory))
     return one.workload.ramp_s + one.workload.runtime_s + stagger_s + around_s
 
 

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from calyx_orch import plan as planning
 from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import GuestRow, Summary
-from calyx_orch.model import Plan, RunRecord
+from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.plan import PlanRow
 from calyx_orch.report import facts, patterns, screen, shortlist, tables, wording
 from calyx_orch.report.tables import Field
@@ -199,6 +200,13 @@ _COSTS: tuple[Field[PlanRow], ...] = (
     Field("written at most", lambda row: row.written, is_number=False),
     Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),
 )
+
+
+def _around(inventory: Inventory) -> str:
+    """What a round costs besides its ramp and runtime."""
+    told = planning.around(inventory)
+    parts = ", ".join(f"{wording.duration(seconds)} {words}" for words, seconds in told)
+    return f"Each takes, besides ramp and runtime, about {wording.duration(sum(s for _, s in told))}: {parts}."
 
 
 def _titled(title: str, short: bool) -> str:

@@ -18,12 +18,14 @@ from calyx_orch import clock, engines
 from calyx_orch import coordination as co
 from calyx_orch.errors import AgentError, CalyxError
 from calyx_orch.model import Answers, ClockBound, LoadMode, LostTime, Measurement, Plan, Round
+from calyx_orch.plan import cost
 from calyx_orch.runner.session import Arrival, Session
 
 PROBES = 20
-PROBES_AT_ONCE = 4
-RESTED_NS = 1_000_000_000  # from loading to the start line at least: fio takes most of it to start, and a disk that has
-# rested longer (burst credit, a drained write cache) is a faster one: both engines shall find it equally rested
+PROBES_AT_ONCE = 4  # on a path that answers at once; guests far away leave the loop idle in between
+PROBES_AT_ONCE_MAX = 64
+PROBE_SHARE_NS = 250_000  # of a round trip for each guest that is probed meanwhile
+RESTED_NS = int(cost.REST_S * 1e9)
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
 REPORT_GRACE_S = 15.0  # after the guest's own deadline
 REST_WITHIN_S = 12.0
@@ -78,7 +80,7 @@ class RoundRunner:
         with self._timed("lost_time"):
             await self._probe_lost_time()
         with self._timed("clocks_before"):
-            await self._each(self._probe_before, at_once=PROBES_AT_ONCE)
+            await self._each(self._probe_before, at_once=self._probed_at_once())
         try:
             with self._timed("round"):
                 progress = await self._coordinate()
@@ -144,9 +146,15 @@ class RoundRunner:
             for guest in guests[1:]:
                 guest.lost_time = guests[0].lost_time
 
+    def _probed_at_once(self) -> int:
+        """How many clocks are asked side by side: the more, the longer the quickest of the answers took in the last round."""
+        trips_ns = [2 * one.session.clock_bound_ns for one in self._guests.values()]
+        return max(PROBES_AT_ONCE, min(PROBES_AT_ONCE_MAX, min(trips_ns, default=0) // PROBE_SHARE_NS))
+
     async def _probe_before(self, guest: GuestRound) -> None:
         guest.before = clock.estimate(await guest.session.probe_clock(PROBES))
         guest.before_at_ns = time.monotonic_ns()
+        guest.session.clock_bound_ns = guest.before.bound_ns
 
     # --- the round itself ---
 
@@ -298,7 +306,7 @@ class RoundRunner:
         """The clocks once more, and everything each guest said."""
         reported = [self._guests[name] for name in progress.named(co.GuestState.REPORTED)]
         answers: dict[str, Answers] = {}
-        gate = asyncio.Semaphore(PROBES_AT_ONCE)
+        gate = asyncio.Semaphore(self._probed_at_once())
 
         async def finish(guest: GuestRound) -> None:
             documents = dict(guest.session.documents)

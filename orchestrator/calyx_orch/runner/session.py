@@ -53,6 +53,7 @@ class Session:
     taken: dict[tuple[str, str], Message] = field(default_factory=dict)
     pins: dict[tuple[str, str], Pin] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
+    clock_bound_ns: int = 0  # half the quickest round trip of the latest probe, about
     on_beat: Callable[[Message], None] | None = None
     _arrivals: asyncio.Queue[Arrival | None] = field(default_factory=lambda: asyncio.Queue(MESSAGES_HELD_MAX))
     _reader: asyncio.Task[None] | None = None
