@@ -238,3 +238,20 @@ async def test_guests_without_an_inventory_can_be_checked(tmp_path: Path) -> Non
     assert "of 1 guest can be measured" in ended.out
     assert nobody.status == 2
     assert "name an inventory" in nobody.err
+
+
+async def test_a_plan_that_a_run_would_refuse_is_exit_code_2_whatever_its_guests_are(tmp_path: Path) -> None:
+    """Here without SSH: more new bytes than is declared free; the table stands, and nothing stays in HOME."""
+    if not shipped.available():
+        pytest.skip("no agent executable is built: run `make build`")
+    data = tmp_path / "data"
+    data.mkdir()
+    head = "vm_hosts:\n  hv1: {free: %s}\nguests:\n  - name: here\n    transport: local\n    vm_host: hv1\n"
+    head += f"    targets: {{data: {{path: {data}, allow_ram: true}}}}\n"
+    refused = await check(head % "1m" + TINY, tmp_path, "--json")
+    fine = await check(head % "1g" + TINY, tmp_path)
+    assert (refused.status, fine.status) == (2, 0), refused.err + fine.out + fine.err
+    assert by_guest(refused)["here"]["ready"] is True
+    assert "this run would write more new bytes than it may" in strict_json(refused.out)["notes"][0]
+    home = os.environ["HOME"]
+    assert os.listdir(home) == os.listdir(data) == []  # noqa: PTH208 - of two directories of this test
