@@ -19,19 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from calyx_agent import executables as shipped
 from calyx_orch.store import archive
+from fleet.local_guests import two_guests
 
-INVENTORY = """\
-workloads:
-  - {name: randread, rw: randread, bs: 4k, iodepth: 4, size: 1m, runtime: 0.5s, ramp_time: 0.1s}
-baselines: none
-repetitions: 1
-settle: 0
-lost_time_probe: 0
-defaults: {transport: local, same_machine: true, agent_dir: BASE/agent, targets: {data: {path: BASE/data, allow_ram: true}}}
-guests: {good1: {}, good2: {}}
-"""
 WITHIN_S = 60
 pytestmark = [pytest.mark.fleet]
 COMMAND = (sys.executable, "-m", "calyx_orch.cli", "run")
@@ -39,12 +29,7 @@ COMMAND = (sys.executable, "-m", "calyx_orch.cli", "run")
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
-    path = tmp_path / "fleet.yaml"
-    if not shipped.available():
-        pytest.skip("no agent executable is built: run `make build`")
-    (tmp_path / "data").mkdir()
-    path.write_text(INVENTORY.replace("BASE", str(tmp_path)), encoding="utf-8")
-    return path
+    return two_guests(tmp_path)
 
 
 def run(inventory: Path, *words: str, shell: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -144,7 +129,9 @@ def test_no_standard_output_at_all_is_no_trouble(inventory: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["terminal", "pipe"])
-def test_a_display_that_takes_nothing_holds_up_no_run(kind: str, inventory: Path) -> None:
+def test_a_display_that_takes_nothing_holds_up_no_run(
+    kind: str, inventory: Path, request: pytest.FixtureRequest
+) -> None:
     """Ctrl-S on the terminal, or a reader that reads nothing, from the first round on: the run ends all the same.
 
     What was to be shown comes when the display goes on: all phases in their order, then the sentence.
@@ -162,6 +149,7 @@ def test_a_display_that_takes_nothing_holds_up_no_run(kind: str, inventory: Path
         [*COMMAND, str(inventory), "--out", str(out)], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL,
         env={**os.environ, "TERM": "xterm"},
     )  # fmt: skip
+    request.addfinalizer(process.kill)
     os.close(theirs)
     said = b""
     if kind == "terminal":

@@ -11,22 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from calyx_agent import executables as shipped
 from calyx_orch.store import archive
 from fleet.disks import need_root
+from fleet.local_guests import two_guests
 
 pytestmark = [pytest.mark.fleet]
-
-INVENTORY = """\
-workloads:
-  - {name: randread, rw: randread, bs: 4k, iodepth: 4, size: 1m, runtime: 0.5s, ramp_time: 0.1s}
-baselines: none
-repetitions: 2
-settle: 0
-lost_time_probe: 0
-defaults: {transport: local, same_machine: true, agent_dir: BASE/agent, targets: {data: {path: BASE/data, allow_ram: true}}}
-guests: {good1: {}, good2: {}}
-"""
 
 
 @contextmanager
@@ -55,11 +44,7 @@ def small_disk(mount: Path, size: str) -> Iterator[None]:
 )
 def test_what_does_not_fit_is_one_sentence(size: str, code: int, told: str, tmp_path: Path) -> None:
     """The table is shown where there is something to show; no temporary is left, and the guests are clean."""
-    if not shipped.available():
-        pytest.skip("no agent executable is built: run `make build`")
-    (tmp_path / "data").mkdir()
-    inventory = tmp_path / "fleet.yaml"
-    inventory.write_text(INVENTORY.replace("BASE", str(tmp_path)), encoding="utf-8")
+    inventory = two_guests(tmp_path, repetitions=2)
     with small_disk(tmp_path / "disk", size):
         folder = tmp_path / "disk" / "run"
         done = subprocess.run(
