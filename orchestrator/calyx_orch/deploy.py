@@ -152,8 +152,8 @@ async def deploy(
     """Put the agent on a guest, unless it is there, and start it.
 
     `executables` are the agents there are, by `uname -m` (None: those of this installation). `borrowed`: an agent that is not
-    there is put beside where it would stay, under a name of its own, and is gone from there as soon as it runs; `give_back` of
-    what was `made` takes away the directories, too. Raises ReachError when the connection fails, AgentError with one sentence
+    there is put beside where it would stay, under a name of its own, and is gone from there as soon as it runs; `give_back`
+    takes away the directories, too. Raises ReachError when the connection fails, AgentError with one sentence
     when the guest does not take or start the agent.
     """
     agents = shipped.available() if executables is None else executables
@@ -201,15 +201,32 @@ async def _borrow(transport: Transport, guest: Guest, agents: Mapping[str, Execu
             await _put(transport, executable, ours)
             channel, decoder, hello = await _start(transport, guest, replace(probed, path=ours), executable)
     except BaseException:
-        await give_back(transport, probed.made, ours)
+        await _remove(transport, probed.made, ours)
         raise
-    await give_back(transport, (), ours)
     notes = _notes(guest, probed)
     path = ours or probed.path
-    return Agent(channel, decoder, hello, path=path, uploaded=ours is not None, notes=notes, made=probed.made)
+    agent = Agent(channel, decoder, hello, path=path, uploaded=ours is not None, notes=notes, made=probed.made)
+    if ours is not None:
+        await _unlink(agent)
+    return agent
 
 
-async def give_back(transport: Transport, made: Sequence[str], path: str | None = None) -> None:
+async def _unlink(agent: Agent) -> None:
+    """Have the agent remove its own file: a server may allow no second session (MaxSessions). `give_back` makes sure of it."""
+    argv = ("/bin/sh", "-c", _GIVE_BACK, "calyx-give-back", agent.path)
+    with contextlib.suppress(GuestError):
+        await agent.send("exec", [*(("arg", word) for word in argv), ("timeout_ms", 10_000)])
+        while (message := await agent.receive(PROBE_TIMEOUT_S)) is not None:
+            if message.get("type") in ("exited", "refused"):
+                break
+
+
+async def give_back(transport: Transport, agent: Agent) -> None:
+    """Remove what was made on the guest to borrow an agent that has ended; never raises."""
+    await _remove(transport, agent.made, agent.path if agent.uploaded else None)
+
+
+async def _remove(transport: Transport, made: Sequence[str], path: str | None) -> None:
     """Remove a borrowed agent and the directories that were made for it, as far as nobody else uses them; never raises."""
     if made or path is not None:
         with contextlib.suppress(GuestError):

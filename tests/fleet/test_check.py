@@ -202,9 +202,22 @@ async def test_a_borrowed_agent_is_gone_from_the_disk_while_it_runs(tmp_path: Pa
         assert answer is not None
         assert answer["type"] == "clock"
         await agent.close()
-        await deploy.give_back(way, agent.made)
+        await deploy.give_back(way, agent)
         assert list(guest.home.iterdir()) == []
         await way.close()
+
+
+async def test_a_server_that_allows_one_session_is_checked_as_quickly_and_left_as_clean(tmp_path: Path) -> None:
+    """MaxSessions 1: nothing waits for a second session while the agent has the only one."""
+    async with guests_up(1, tmp_path) as fleet:
+        await fleet.add("narrow", extra=["MaxSessions 1"])
+        before = tree(fleet)
+        began = asyncio.get_running_loop().time()
+        ended = await check(inventory_yaml(fleet, body=TINY), tmp_path)
+        took_s = asyncio.get_running_loop().time() - began
+        assert tree(fleet) == before
+    assert ended.status == 0, ended.out + ended.err
+    assert took_s < deploy.PROBE_TIMEOUT_S / 2
 
 
 async def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:

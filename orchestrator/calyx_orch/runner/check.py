@@ -138,7 +138,7 @@ async def _close(one: Looked) -> None:
         await one.session.close()
     if one.way is not None:
         if one.session is not None:
-            await deploy.give_back(one.way, one.session.agent.made)
+            await deploy.give_back(one.way, one.session.agent)
         await one.way.close()
 
 

@@ -50,7 +50,7 @@ async def _clean(guest: Guest, pool: transport.Pool, *, dry_run: bool, agents: b
             answers = await _ask(session, dry_run=dry_run)
         finally:
             await session.close()
-            await deploy.give_back(way, agent.made)
+            await deploy.give_back(way, agent)
         cleaned = of_answers(guest.name, answers, dry_run=dry_run)
         if not agents:
             return cleaned
