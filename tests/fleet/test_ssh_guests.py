@@ -195,6 +195,21 @@ async def test_a_step_that_fails_is_named_with_what_the_guest_said(tmp_path: Pat
         assert len(ended.failure_lines(name)) == 1, said
 
 
+async def test_a_sync_that_takes_long_has_a_time_of_its_own(tmp_path: Path) -> None:
+    """A-058: the kernel takes 10 s for each `syncfs`: a round waits no longer than `settle`, and is measured all the same."""
+    need("strace")
+    slow = "strace -f -qq -o /dev/null -e trace=syncfs -e inject=syncfs:delay_enter=10000000 /bin/sh -c"
+    async with guests_up(1, tmp_path) as fleet:
+        await fleet.add("slow", extra=forced(slow))
+        ended = await run(inventory_yaml(fleet, body=TINY.replace("settle: 0", "settle: 1s")), tmp_path)
+        await nothing_left(fleet, within_s=15.0)  # strace waits for the call that it delays
+    assert ended.status == 0, ended.out + ended.err
+    heads = {path.parent.name: json.loads(path.read_text()) for path in ended.folder.glob("raw/*/*/messages.json")}
+    settled = heads["slow"]["messages"]["settled"]
+    assert settled["idle"] is False
+    assert 0.9e9 < settled["waited_ns"] < 5e9
+
+
 # --- clocks and names --------------------------------------------------------------------------------------------
 
 
