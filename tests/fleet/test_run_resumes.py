@@ -98,7 +98,10 @@ KILLS = [  # the event after which the controller is killed, how often it has be
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-async def test_a_controller_killed_anywhere_is_resumed_to_the_same_rounds(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [KILLS[:5], KILLS[5:10], KILLS[10:]], ids=["before rounds", "in rounds", "late"])
+async def test_a_controller_killed_anywhere_is_resumed_to_the_same_rounds(
+    kills: list[tuple[str, int, float]], tmp_path: Path
+) -> None:
     """SIGKILL at 15 points; what stands in the end is what an undisturbed run of the same seed measured."""
     need_root("fio")
     async with guests_up(2, tmp_path) as fleet:
@@ -107,7 +110,7 @@ async def test_a_controller_killed_anywhere_is_resumed_to_the_same_rounds(tmp_pa
         whole.mkdir()
         expected = cells((await run(inventory, whole, "--quiet")).record)
         assert len(expected) == 16
-        for number, (event, count, later_s) in enumerate(KILLS):
+        for number, (event, count, later_s) in enumerate(kills):
             base = tmp_path / f"kill{number}"
             base.mkdir()
             await check_kill(fleet, inventory, base, event, count, later_s, expected)
