@@ -207,6 +207,9 @@ async def _try(one: Looked, plan: Plan) -> None:
     """Open every job as a rehearsal does: which set-ups the kernel takes, and how much memory may be locked."""
     session = one.session
     mine = list({r.workload.name: r for r in _rounds(plan) if one.guest.name in r.guests}.values())
+    mine = [round_ for round_ in mine if not round_.workload.rw.trims]  # a file cannot be trimmed
+    if not mine:
+        return
     psync_only = all(round_.workload.setup == "psync" for round_ in mine)
     if session is None or not (one.is_good(Check.IO_URING) or psync_only) or not one.is_good(Check.CPUS):
         return
