@@ -208,11 +208,12 @@ def _make_separation_directory() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process started and has not lost."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    """The processes that a process started, by whichever of its threads, and has not lost."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, thread.read_text().split())
+    return found
 
 
 def descendants(pid: int) -> list[int]:

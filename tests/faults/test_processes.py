@@ -77,7 +77,7 @@ FAULTS = (
     Fault("session", STOP, "fio", "lost", "connection to the agent was lost", clean_within_s=40, is_slow=True),
     Fault("sshd", KILL, "calyx", "measured", is_slow=True),
     Fault("fio", KILL, "fio", "partial", "fio was ended by signal 9"),
-    Fault("fio", STOP, "fio", "partial", "", is_slow=True),
+    Fault("fio", STOP, "fio", "partial", "fio ran past its deadline", is_slow=True),
 )
 
 
