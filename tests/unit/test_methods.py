@@ -19,6 +19,8 @@ SECTIONS = {
     rows.PairRow: "calyx against fio",
     rows.InterferenceRow: "Together against alone",
     rows.DoubtRow: "Doubts",
+    rows.FairnessRow: "Fairness",
+    rows.PartsRow: "Variance",
 }
 
 

@@ -406,3 +406,76 @@ def test_guests_that_a_limit_keeps_apart_are_not_summed() -> None:
         ("fleet, part 1 of 2", 2, 200),
         ("fleet, part 2 of 2", 1, 100),
     ]
+
+
+def test_a_row_tells_its_whole_tail_as_far_as_there_are_samples() -> None:
+    latencies = (100_000,) * 899 + (200_000,) * 60 + (400_000,) * 40 + (900_000,)
+    one = round_(0, ["vm1"])
+    found = measurement(GUESTS[0], one, 20_000.0, latency_ns=latencies)
+    row = row_of(summarise(record(GUESTS[:1], [one], [found])).guests, "vm1")
+    assert row.samples == 1_200_000
+    assert row.p90_ns == pytest.approx(200_000, rel=0.01)
+    assert row.p95_ns == pytest.approx(200_000, rel=0.01)
+    assert row.p99_ns == pytest.approx(400_000, rel=0.01)
+    assert row.p9999_ns == row.p99999_ns == percentile(found.read.latency, 99.999) if found.read else False
+    assert row.tail_ratio == pytest.approx(4.0, rel=0.02)
+    fewer = measurement(GUESTS[0], one, 2000.0, latency_ns=latencies)
+    row = row_of(summarise(record(GUESTS[:1], [one], [fewer])).guests, "vm1")
+    assert row.p9999_ns is not None
+    assert row.p99999_ns is None  # 1.2 samples beyond
+
+
+def test_the_cv_within_a_run_has_an_interval_and_says_over_which_intervals() -> None:
+    one = round_(0, ["vm1"])
+    found = measurement(GUESTS[0], one, 1000.0)
+    assert found.series is not None
+    bumpy = tuple(4096.0 * (90 if at % 3 else 120) for at in range(600))
+    found = replace(found, series=replace(found.series, read_bytes=bumpy))
+    row = row_of(summarise(record(GUESTS[:1], [one], [found])).guests, "vm1")
+    assert row.interval_ms == 100.0
+    assert row.cv_within_low is not None
+    assert row.cv_within_high is not None
+    assert row.cv_within_run is not None
+    assert row.cv_within_low <= row.cv_within_run <= row.cv_within_high
+    assert row.cv_within_high < 1.3 * row.cv_within_low
+
+
+def test_fairness_is_of_the_guests_of_one_place_and_places_add_up_to_the_fleet() -> None:
+    guests = (*GUESTS, guest("vm4", "hv2"))
+    one = round_(0, [each.name for each in guests])
+    found = [measurement(each, one, iops) for each, iops in zip(guests, (100.0, 200.0, 50.0, 50.0), strict=True)]
+    summary = summarise(record(guests, [one], found))
+    hosts = [row for row in summary.fairness if row.scope == "vm_host"]
+    assert [(row.name, row.guests, row.lowest, row.highest) for row in hosts] == [
+        ("hv1", 2, "vm1", "vm2"),
+        ("hv2", 2, "vm3", "vm3"),
+    ]
+    assert [row.fairness for row in hosts] == [pytest.approx(0.9), pytest.approx(1.0)]
+    assert math.fsum(row.throughput_bytes_per_s for row in hosts) == pytest.approx(
+        summary.fleet[0].throughput_bytes_per_s
+    )
+    assert [row.name for row in summary.fairness if row.scope == "storage"] == ["pool"]
+
+
+def test_nothing_is_shared_alone_and_a_vm_host_of_one_guest_is_not_shared() -> None:
+    rounds = [round_(at, [one.name], load=LoadMode.ALONE) for at, one in enumerate(GUESTS)]
+    found = [measurement(of, one, 100.0) for of, one in zip(GUESTS, rounds, strict=True)]
+    assert summarise(record(GUESTS, rounds, found)).fairness == ()
+    assert {row.name for row in summarise(run((1.0, 2.0, 3.0))).fairness} == {"hv1", "pool"}
+
+
+def test_the_variance_of_rounds_is_split_into_shares_that_sum_to_one() -> None:
+    """hv2 does half of hv1, and nothing else differs much: nearly all of the variance lies between vm_hosts."""
+    guests = (*GUESTS, guest("vm4", "hv2"))
+    rates = ((1000.0, 1010.0, 500.0, 505.0), (1004.0, 1006.0, 502.0, 507.0), (998.0, 1009.0, 499.0, 503.0))
+    rounds, found = [], []
+    for at, each in enumerate(rates):
+        rounds.append(round_(at, [one.name for one in guests], block=at))
+        found += [measurement(of, rounds[-1], iops) for of, iops in zip(guests, each, strict=True)]
+    row = next(row for row in summarise(record(guests, rounds, found)).parts if row.metric == "throughput")
+    shares = (row.between_vm_hosts, row.between_guests, row.between_rounds)
+    assert math.fsum(share or 0.0 for share in shares) == pytest.approx(1.0)
+    assert row.between_vm_hosts is not None
+    assert row.between_vm_hosts > 0.99
+    assert (row.vm_hosts, row.guests, row.rounds) == (2, 4, 12)
+    assert row.mean == pytest.approx(4096 * math.fsum(sum(each) for each in rates) / 12)

@@ -297,6 +297,8 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
         "places",
         "doubts",
         "fleet_pairs",
+        "fairness",
+        "parts",
         "sentence",
     }
 

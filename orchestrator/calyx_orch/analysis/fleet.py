@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, median
 
-from calyx_orch.analysis import rounds, variation
+from calyx_orch.analysis import rounds, tails, variation
 from calyx_orch.analysis.cells import Key, key_of, keys_of
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played
@@ -78,7 +78,7 @@ def shared_row(of: Fleet, guest: str) -> SharedRow | None:
     if not figures:
         return None
     throughput = [found.throughput_bytes_per_s for found in figures]
-    p99s = [percentile_or_none(found.latency, 99.0) for found in figures]
+    p99s = [found.p99_ns for found in figures]
     return SharedRow(
         turns=of.turns,
         throughput_bytes_per_s=fmean(throughput),
@@ -117,9 +117,7 @@ def fleet_row(of: Fleet, labels: tuple[str, ...]) -> FleetRow | None:
         iops=math.fsum(row.iops for row in rows),
         cv_between_guests=spread.value,
         cv_reason=spread.reason or spread.warning,
-        p50_ns=percentile_or_none(latency, 50.0),
-        p99_ns=percentile_or_none(latency, 99.0),
-        p999_ns=percentile_or_none(latency, 99.9),
+        **tails.of(latency),
         samples=latency.count,
         cpu_percent=_of_guests(of, lambda found: found.measurement.cpu.busy_percent if found.measurement.cpu else None),
         cpu_ns_per_io=_of_guests(of, lambda found: found.engine_ns_per_io),

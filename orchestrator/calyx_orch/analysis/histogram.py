@@ -83,6 +83,15 @@ def percentile_or_none(histogram: Histogram, percent: float) -> int | None:
     return percentile(histogram, percent) if has_enough(histogram.count, percent) else None
 
 
+def percentiles_or_none(histogram: Histogram, percents: Sequence[float]) -> tuple[int | None, ...]:
+    """The percentiles, each None when fewer than ten samples lie beyond it."""
+    samples = histogram.count
+    found = percentiles(histogram, percents)
+    return tuple(
+        value if has_enough(samples, percent) else None for percent, value in zip(percents, found, strict=True)
+    )
+
+
 def has_enough(samples: int, percent: float) -> bool:
     """Whether ten samples or more lie beyond a percentile: P99 wants 1000 samples, P99.9 10 000."""
     return round(samples * (100.0 - percent) / 100.0, 6) >= SAMPLES_BEYOND

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from calyx_orch.analysis import validity, variation, window
-from calyx_orch.analysis.histogram import merge
+from calyx_orch.analysis.histogram import merge, percentile_or_none
 from calyx_orch.model import Histogram, Measurement, Round, RunRecord
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one guest did in one round: rates in the common window, the CV over its intervals, CPU, and the doubts."""
+    """What one guest did in one round: rates in the common window, the CV over its intervals, CPU, and the doubts.
+
+    `intervals` are the bytes of each whole interval in the common window, empty without a series.
+    """
 
     measurement: Measurement
     iops: float
     throughput_bytes_per_s: float
     cv_within_run: variation.Variation
     doubts: tuple[validity.Doubt, ...]
+    intervals: tuple[float, ...] = ()
 
     @property
     def latency(self) -> Histogram:
         """Reads and writes merged."""
         return merge(part.latency for part in (self.measurement.read, self.measurement.write) if part is not None)
+
+    @cached_property
+    def p99_ns(self) -> int | None:
+        """The P99 of this round; None with fewer than ten samples beyond it."""
+        return percentile_or_none(self.latency, 99.0)
 
     @property
     def engine_ns_per_io(self) -> float | None:
@@ -107,13 +117,9 @@ def _figures(measurement: Measurement, common: window.Window | None, found: tupl
         for label in measurement.doubts
         if label.split(" ")[0] not in {doubt.label.split(" ")[0] for doubt in found}
     )
-    return Figures(measurement, iops, throughput, _cv_within(measurement, own, span), found + told)
-
-
-def _cv_within(measurement: Measurement, own: window.Window, span: window.Window) -> variation.Variation:
-    if measurement.series is None:
-        return variation.Variation(None, 0, reason="no interval series")
-    return variation.within_run(window.clip_series(measurement.series, own, span))
+    series = window.clip_series(measurement.series, own, span) if measurement.series is not None else None
+    within = variation.within_run(series) if series else variation.Variation(None, 0, reason="no interval series")
+    return Figures(measurement, iops, throughput, within, found + told, series.total_bytes if series else ())
 
 
 def _per_io(measurement: Measurement, cpu_ns: int | None) -> float | None:

@@ -77,6 +77,15 @@ class GuestRow:
     late_share: float | None = None
     doubt_names: tuple[str, ...] = ()
     shared: SharedRow | None = None
+    cv_within_low: float | None = None
+    cv_within_high: float | None = None
+    interval_ms: float | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p9999_ns: int | None = None
+    p99999_ns: int | None = None
+    tail_ratio: float | None = None
+    far_tail_ratio: float | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,12 @@ class FleetRow:
     labels: tuple[str, ...] = ()
     doubt_names: tuple[str, ...] = ()
     rounds_shared: int = 0
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p9999_ns: int | None = None
+    p99999_ns: int | None = None
+    tail_ratio: float | None = None
+    far_tail_ratio: float | None = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,49 @@ class InterferenceRow:
 
 
 @dataclass(frozen=True)
+class FairnessRow:
+    """How the guests of one vm_host or storage (`scope`) shared what they got under a load, in the rounds that all of them share."""
+
+    scope: str
+    name: str
+    target: str
+    workload: str
+    engine: str
+    load: str
+    guests: int
+    throughput_bytes_per_s: float
+    fairness: float | None
+    lowest: str
+    lowest_bytes_per_s: float
+    highest: str
+    highest_bytes_per_s: float
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartsRow:
+    """Where the variance of a metric (throughput, P99 of a round) comes from: shares of the whole, which sum to 1.
+
+    None: that level cannot be told (one vm_host, one guest on each, one round). `cv` is that of a single round of a single guest.
+    """
+
+    target: str
+    workload: str
+    engine: str
+    load: str
+    metric: str
+    vm_hosts: int
+    guests: int
+    rounds: int
+    mean: float
+    cv: float | None
+    between_vm_hosts: float | None
+    between_guests: float | None
+    between_rounds: float | None
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DoubtRow:
     """One rule that struck: its label at its worst, a sentence, a remedy, on which guests, and in how many measurements."""
 
@@ -199,3 +257,5 @@ class Summary:
     places: tuple[InterferenceRow, ...]
     doubts: tuple[DoubtRow, ...]
     fleet_pairs: tuple[FleetPairRow, ...] = ()
+    fairness: tuple[FairnessRow, ...] = ()
+    parts: tuple[PartsRow, ...] = ()

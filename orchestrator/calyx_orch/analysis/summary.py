@@ -11,17 +11,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from calyx_orch.analysis import comparisons, fleet, rounds, validity, variation
+from calyx_orch.analysis import bootstrap, comparisons, fleet, rounds, tails, validity, variation
+from calyx_orch.analysis import places as of_places
 from calyx_orch.analysis.cells import Cell, cells_of
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played
 from calyx_orch.analysis.rows import (
     DoubtRow,
+    FairnessRow,
     FleetPairRow,
     FleetRow,
     GuestRow,
     InterferenceRow,
     PairRow,
+    PartsRow,
     Summary,
     WayRow,
 )
@@ -31,11 +34,13 @@ from calyx_orch.model import Measurement, RunRecord
 
 __all__ = [
     "DoubtRow",
+    "FairnessRow",
     "FleetPairRow",
     "FleetRow",
     "GuestRow",
     "InterferenceRow",
     "PairRow",
+    "PartsRow",
     "Summary",
     "WayRow",
     "summarise",
@@ -59,6 +64,8 @@ def summarise(record: RunRecord) -> Summary:
         interference=tuple(comparisons.interference_rows(cells)),
         places=tuple(comparisons.place_rows(cells)),
         doubts=_doubt_rows(played),
+        fairness=tuple(of_places.fairness_rows(record, fleets)),
+        parts=tuple(of_places.parts_rows(record, fleets)),
     )
 
 
@@ -88,11 +95,13 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
     measured = [found.measurement for found in figures]
     latency = rounds.latencies(figures)
     between = variation.between_repetitions([found.throughput_bytes_per_s for found in figures])
-    p99s = [percentile_or_none(found.latency, 99.0) for found in figures]
-    tails = variation.between_repetitions([p99 for p99 in p99s if p99 is not None])
+    p99s = [found.p99_ns for found in figures]
+    between_p99 = variation.between_repetitions([p99 for p99 in p99s if p99 is not None])
     started = [m for m in measured if m.skew_ns is not None and m.skew_how != GATE_ONLY]
     skews = [m.skew_ns for m in started if m.skew_ns is not None]
     bounds = [m.skew_bound_ns for m in started if m.skew_bound_ns is not None]
+    interval = bootstrap.cv_interval([found.intervals for found in figures]) or (None, None)
+    lengths = {found.cv_within_run.interval_ns for found in figures if found.cv_within_run.interval_ns}
     mixed = any(m.read is not None for m in measured) and any(m.write is not None for m in measured)
     return replace(
         row,
@@ -100,10 +109,11 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
         iops=fmean(found.iops for found in figures),
         cv_within_run=mean_known(found.cv_within_run.value for found in figures),
         cv_between_repetitions=between.value,
-        cv_p99_between_repetitions=tails.value,
-        p50_ns=percentile_or_none(latency, 50.0),
-        p99_ns=percentile_or_none(latency, 99.0),
-        p999_ns=percentile_or_none(latency, 99.9),
+        cv_p99_between_repetitions=between_p99.value,
+        cv_within_low=interval[0],
+        cv_within_high=interval[1],
+        interval_ms=lengths.pop() / 1e6 if len(lengths) == 1 else None,
+        **tails.of(latency),
         mean_ns=latency.sum_ns / latency.count if latency.count else None,
         latency_kind="total" if all(m.latency_kind == "total" for m in measured) else "completion",
         samples=latency.count,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calyx_orch.model import Series
 
@@ -16,13 +16,17 @@ MEAN_FLOOR = 1.0  # IOPS or bytes/s below which a CV says more about the floor t
 
 @dataclass(frozen=True)
 class Variation:
-    """A coefficient of variation (0.05 is 5 %) of `n` values, or None with the reason; `warning` when it may mislead."""
+    """A coefficient of variation (0.05 is 5 %) of `n` values, or None with the reason; `warning` when it may mislead.
+
+    `interval_ns` is how long each value was, of a CV over intervals.
+    """
 
     value: float | None
     n: int
     mean: float | None = None
     reason: str = ""
     warning: str = ""
+    interval_ns: int | None = None
 
 
 def cv(values: Sequence[float], *, mean_floor: float = MEAN_FLOOR) -> Variation:
@@ -44,7 +48,7 @@ def cv(values: Sequence[float], *, mean_floor: float = MEAN_FLOOR) -> Variation:
 
 def within_run(series: Series) -> Variation:
     """CV within a run: of the bytes of each whole interval of one round (a shorter last one is cut off before)."""
-    return cv(series.total_bytes)
+    return replace(cv(series.total_bytes), interval_ns=series.interval_ns)
 
 
 def between_repetitions(values: Sequence[float]) -> Variation:

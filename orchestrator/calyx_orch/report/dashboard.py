@@ -14,7 +14,13 @@ from calyx_orch import documents
 from calyx_orch.errors import UsageError
 from calyx_orch.report import figures
 
-FLEET = Path(__file__).parent / "dashboards" / "fleet.yaml"
+_FOLDER = Path(__file__).parent / "dashboards"
+FLEET = _FOLDER / "fleet.yaml"
+PACKAGED = {
+    figures.RUN: FLEET,
+    figures.COMPARISON: _FOLDER / "compare.yaml",
+    figures.HISTORY: _FOLDER / "history.yaml",
+}
 
 
 @dataclass(frozen=True)
@@ -29,10 +35,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """A page: its title and its figures, top down."""
+    """A page: its title, its figures, top down, and which kind of page they are of."""
 
     title: str
     entries: tuple[Entry, ...]
+    kind: str = figures.RUN
 
 
 class _Entry(pydantic.BaseModel):
@@ -49,17 +56,17 @@ class _Page(pydantic.BaseModel):
     figures: list[_Entry]
 
 
-def read(path: Path | None) -> Dashboard:
-    """Read a dashboard file (None: the fleet's). Raises UsageError with every problem as `file:line:column: sentence`."""
-    path = path or FLEET
+def read(path: Path | None, kind: str = figures.RUN) -> Dashboard:
+    """Read a dashboard file (None: that of the kind). Raises UsageError with every problem as `file:line:column: sentence`."""
+    path = path or PACKAGED[kind]
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the dashboard {path} cannot be read: {error}") from error
-    return parse(text, str(path))
+    return parse(text, str(path), kind)
 
 
-def parse(text: str, source: str) -> Dashboard:
+def parse(text: str, source: str, kind: str = figures.RUN) -> Dashboard:
     """Parse the text of a dashboard. Raises UsageError as `read` does."""
     document = documents.load(text, source)
     page: _Page | None = None
@@ -67,27 +74,27 @@ def parse(text: str, source: str) -> Dashboard:
     if document.readable:
         page, cut = documents.validate(document, _Page)
         if page is not None and not cut:
-            entries = [_checked(document, number, entry) for number, entry in enumerate(page.figures)]
+            entries = [_checked(document, number, entry, kind) for number, entry in enumerate(page.figures)]
     if document.problems:
         raise UsageError("\n".join(str(problem) for problem in document.problems))
     if page is None or not entries:
         raise UsageError(f"{source}: no figure is listed under `figures:`")
-    return Dashboard(page.title, tuple(entries))
+    return Dashboard(page.title, tuple(entries), kind)
 
 
-def _checked(document: documents.Document, number: int, entry: _Entry) -> Entry:
+def _checked(document: documents.Document, number: int, entry: _Entry, kind: str) -> Entry:
     """Check the figure's name and the options against its signature; problems go to `document`."""
     where: tuple[str | int, ...] = ("figures", number)
     options: dict[str, Any] = {}
-    if entry.figure not in figures.names():
-        hint = documents.suggestion(entry.figure, figures.names())
-        known = ", ".join(figures.names())
+    known = figures.names(kind)
+    if entry.figure not in known:
+        hint = documents.suggestion(entry.figure, known)
         document.problems.append(
-            document.problem((*where, "figure"), f"unknown figure '{entry.figure}'{hint}; there are {known}")
+            document.problem((*where, "figure"), f"unknown figure '{entry.figure}'{hint}; there are {', '.join(known)}")
         )
         return Entry(entry.figure, entry.figure)
-    hints = typing.get_type_hints(figures.load(entry.figure))
-    known_options = figures.options_of(entry.figure)
+    hints = typing.get_type_hints(figures.load(entry.figure, kind))
+    known_options = figures.options_of(entry.figure, kind)
     for name, value in (entry.options or {}).items():
         place = (*where, "options", name)
         if name not in known_options:
@@ -100,7 +107,7 @@ def _checked(document: documents.Document, number: int, entry: _Entry) -> Entry:
         except pydantic.ValidationError as error:
             reason = "; ".join(_lowered(item["msg"]) for item in error.errors(include_url=False))
             document.problems.append(document.problem(place, f"option '{name}' of {entry.figure}: {reason}"))
-    title = entry.title or figures.title_of(entry.figure)
+    title = entry.title or figures.title_of(entry.figure, kind)
     return Entry(entry.figure, title, entry.text or "", options)
 
 

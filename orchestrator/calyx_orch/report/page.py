@@ -1,10 +1,11 @@
-"""The report as one offline HTML file: header, verdict, doubts, tables, and the figures that a dashboard lists.
+"""What every page shares: one offline HTML file of a header, a verdict, notes, tables, and the figures that a dashboard lists.
 
-    RunRecord + Summary --tables--> Table  \
-                        --frames--> Frame --> figures --compact--> JSON  --> template --> report.html
+    rows --tables--> Table  \
+    frame --figures--compact--> JSON  --> template --> FILE.html
 
-Everything that comes from a guest or an inventory is escaped by the template or by the figures; the content security policy
-allows nothing but the scripts of this file, by their hashes, so that what slips through could still not run.
+`run_page`, `comparison_page` and `history_page` fill a `Page`. Everything that comes from a guest or an inventory is escaped by the
+template or by the figures; the content security policy allows nothing but the scripts of this file, by their hashes, so that
+what slips through could still not run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,9 @@ import jinja2
 from markupsafe import Markup, escape
 
 from calyx_orch import __version__, documents
-from calyx_orch.analysis import verdict
-from calyx_orch.analysis.summary import Summary
 from calyx_orch.errors import Fault, FolderError
-from calyx_orch.model import RunRecord
 from calyx_orch.report import dashboard as dashboards
-from calyx_orch.report import figures, tables, wording
+from calyx_orch.report import facts, figures, wording
 
 SIZE_MAX = 15_000_000  # bytes; browsers and mail take it
 DIGITS = 5  # of every number in a figure
@@ -49,38 +47,33 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class _Page:
+class Page:
+    """All that a page says, as printable text; `drawings` and `plots` are those of `draw`.
+
+    `about` names in the browser's title which run it is of; `source` says at the foot where its figures are kept; `notes` stand
+    under `notes_title` below the verdict. `is_short`: the figures are of a run too short for true ones.
+    """
+
     title: str
-    run_id: str
-    folder: str
-    verdict: Markup
-    short: bool
+    about: str
+    verdict: str
     header: tuple[tuple[str, str], ...]
-    doubts: tuple[str, ...]
-    tables: tuple[tables.Table, ...]
+    notes: tuple[str, ...]
+    tables: tuple[facts.Table, ...]
     drawings: tuple[Drawing, ...]
+    plots: tuple[str, ...]
+    source: str
+    notes_title: str = "What is doubtful"
+    is_short: bool = False
 
 
-def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | None = None) -> Path:
-    """Write the report of a run to `out` and give that path. Raises UsageError for a faulty dashboard.
+def write(page: Page, out: Path) -> Path:
+    """Write the page to `out` and give that path.
 
-    The page is whole or not there: it is written beside `out` and renamed; FolderError where that fails. It stays below 15 MB;
+    It is whole or not there: it is written beside `out` and renamed; FolderError where that fails. It stays below 15 MB;
     Fault otherwise.
     """
-    board = dashboards.read(dashboard)
-    drawings, plots = draw(record, summary, board)
-    page = _Page(
-        title=wording.printable(board.title),
-        run_id=wording.printable(record.run_id),
-        folder=wording.printable(record.folder),
-        verdict=_with_code(wording.printable(verdict.sentence(record, summary, on_page=True))),
-        short=tables.is_short(record),
-        header=tables.header(record),
-        doubts=tuple(dict.fromkeys((*tables.doubts(record, summary), *map(wording.printable, record.plan.notes)))),
-        tables=tables.of_page(record, summary),
-        drawings=drawings,
-    )
-    html = _render(page, plots)
+    html = _render(page)
     if len(html) > SIZE_MAX:
         raise Fault(
             f"the report would have {len(html) / 1e6:.1f} MB, more than {SIZE_MAX / 1e6:.0f}: list fewer figures"
@@ -93,44 +86,38 @@ def write(record: RunRecord, summary: Summary, *, out: Path, dashboard: Path | N
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise FolderError(
-            f"cannot write the report {out}: {error.strerror or error}; `calyx-orch report RUN --out FILE` draws it elsewhere"
-        ) from error
+        raise FolderError(f"cannot write the report {out}: {error.strerror or error}") from error
     return out
 
 
-def draw(record: RunRecord, summary: Summary, board: dashboards.Dashboard) -> tuple[tuple[Drawing, ...], list[str]]:
+def draw(
+    frame: Any, board: dashboards.Dashboard, workloads: Sequence[str]
+) -> tuple[tuple[Drawing, ...], tuple[str, ...]]:
     """Draw the figures of a dashboard; gives what the page says of each, and the JSON of those that drew something.
 
-    A run in which nothing was measured has none.
+    `workloads` are those that the frame knows: a figure that asks for another says so in its place.
     """
-    from calyx_orch.report import frames
-
-    frame = frames.frame_of(record, summary)
     drawings: list[Drawing] = []
     plots: list[str] = []
-    if not tables.is_measured(summary):
-        return (), []
     for entry in board.entries:
         title, text = wording.printable(entry.title), wording.printable(entry.text)
-        unknown = _unknown_workloads(record, entry)
+        unknown = _unknown_workloads(workloads, entry)
         if unknown:
             drawings.append(Drawing(title, text, -1, 0, wording.printable(unknown)))
             continue
         try:
-            figure = figures.load(entry.figure)(frame, **entry.options)
+            figure = figures.load(entry.figure, board.kind)(frame, **entry.options)
         except figures.NothingToDraw as nothing:
             drawings.append(Drawing(title, text, -1, 0, wording.printable(str(nothing))))
             continue
         drawings.append(Drawing(title, text, len(plots), int(figure.layout.height or 450)))
         traces = [trace.to_plotly_json() for trace in figure.data]
         plots.append(compact({"data": traces, "layout": figure.layout.to_plotly_json()}))
-    return tuple(drawings), plots
+    return tuple(drawings), tuple(plots)
 
 
-def _unknown_workloads(record: RunRecord, entry: dashboards.Entry) -> str:
-    """Say which workloads a figure asks for that the run does not have; nothing when it has them all."""
-    known = list(dict.fromkeys(one.workload.name for one in record.plan.measured))
+def _unknown_workloads(known: Sequence[str], entry: dashboards.Entry) -> str:
+    """Say which workloads a figure asks for that are not there; nothing when all are."""
     missing = [name for name in entry.options.get("workloads") or () if name not in known]
     if not missing:
         return ""
@@ -168,7 +155,8 @@ def rounded(value: float) -> float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def _render(page: _Page, plots: list[str]) -> bytes:
+def _render(page: Page) -> bytes:
+    plots = page.plots
     plotly = figures.javascript() if plots else ""  # five megabytes that draw nothing
     boot = (_TEMPLATES / "boot.js").read_text(encoding="utf-8") if plots else ""
     if "</script" in plotly.lower() or "<!--" in plotly:
@@ -179,10 +167,11 @@ def _render(page: _Page, plots: list[str]) -> bytes:
     table = environment.get_template("table.html.j2")
     text = environment.get_template("page.html.j2").render(
         page=page,
+        verdict=_with_code(page.verdict),
         version=__version__,
         csp=policy(plotly, boot),
         style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),
-        show_table=lambda one: Markup(table.render(table=one, short=page.short)),
+        show_table=lambda one: Markup(table.render(table=one, short=page.is_short)),
         plots=Markup("[" + ",".join(plots) + "]"),
         plotly=Markup(plotly),
         boot=Markup(boot),

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from calyx_orch.analysis.summary import DoubtRow, FleetRow, GuestRow, Summary
+from calyx_orch.analysis.summary import DoubtRow, FairnessRow, FleetRow, GuestRow, Summary
 from calyx_orch.model import RunRecord
-from calyx_orch.report import facts, tables, wording
+from calyx_orch.report import facts, sharing, tables, wording
 from calyx_orch.report.tables import Field, Neighbours
 
 GUEST_ROWS_MAX = 40  # beyond this only the worst are shown
@@ -22,7 +22,10 @@ WORST_SHOWN = 30
 SMALL_FLEET = 3  # guests that calyx / fio names one by one
 FEW_ROWS = 12
 NOTES_SHOWN = 6
+FAIR_ENOUGH = 0.95  # of two guests: one with 63 % of what both get
+UNFAIR_SHOWN = 6
 NAMES_TOLD_MAX = 2
+PAGE_ONLY = frozenset({"P90", "P95", "P99.99", "P99.999", "P99 / P50", "P99.9 / P50", "CV interval"})
 TITLED = frozenset({"short"})  # rules that the title of a table tells already
 
 
@@ -46,13 +49,19 @@ def marks(summary: Summary) -> Marks:
 def guest_fields(of: Marks) -> tuple[Field[GuestRow], ...]:
     """The columns of guests, with letters for doubts and no reasons: the failures have a table of their own."""
     last: Field[GuestRow] = Field("doubt", lambda row: _short_status(row) + of.of(row.doubt_names), is_number=False)
-    return (*(field for field in tables.GUEST if field.title != "doubts"), last)
+    return (*(field for field in tables.GUEST if field.title not in {"doubts", *PAGE_ONLY}), last)
 
 
 def fleet_fields(of: Marks) -> tuple[Field[FleetRow], ...]:
     """The columns of the fleet, with letters for doubts."""
     last: Field[FleetRow] = Field("doubt", lambda row: of.of(row.doubt_names), is_number=False)
     return (*(field for field in tables.FLEET if field.title != "doubts"), last)
+
+
+def fairness_fields(of: Marks) -> tuple[Field[FairnessRow], ...]:
+    """The columns of shared places, with letters for doubts."""
+    last: Field[FairnessRow] = Field("doubt", lambda row: of.of(row.doubts), is_number=False)
+    return (*(field for field in sharing.FAIRNESS if field.title != "doubts"), last)
 
 
 def _short_status(row: GuestRow) -> str:
@@ -105,6 +114,12 @@ def neighbours(summary: Summary) -> tuple[tuple[Neighbours, ...], str]:
         return tuple(kept), ", of each place" if len(kept) < len(every) else ""
     lowest = {id(one) for one in sorted(kept, key=_kept)[:WORST_SHOWN]}
     return tuple(one for one in kept if id(one) in lowest), f", the {WORST_SHOWN} lowest of {len(kept)} rows"
+
+
+def unfair(summary: Summary) -> list[FairnessRow]:
+    """The places whose guests got plainly unequal shares, the least fair few; the page has all."""
+    rows = [row for row in summary.fairness if row.fairness is not None and row.fairness < FAIR_ENOUGH]
+    return sorted(rows, key=lambda row: row.fairness or 0.0)[:UNFAIR_SHOWN]
 
 
 def _kept(one: Neighbours) -> float:

@@ -7,20 +7,31 @@ so all that tells one row from another).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from calyx_orch.analysis.summary import DoubtRow, FleetPairRow, FleetRow, GuestRow, InterferenceRow, PairRow, Summary
+from calyx_orch.analysis.summary import (
+    DoubtRow,
+    FairnessRow,
+    FleetPairRow,
+    FleetRow,
+    GuestRow,
+    InterferenceRow,
+    PairRow,
+    PartsRow,
+    Summary,
+)
 from calyx_orch.analysis.validity import GATE_ONLY
 from calyx_orch.model import RunRecord
-from calyx_orch.report import facts, wording
+from calyx_orch.report import facts, sharing, wording
 from calyx_orch.report.facts import Column, Table, header, is_short
+from calyx_orch.report.fields import Field
 
 __all__ = ["Column", "Field", "Table", "doubts", "header", "is_short", "of_page"]
 
 Row = TypeVar("Row")
-AnyRow = TypeVar("AnyRow", GuestRow, FleetRow, InterferenceRow)
+AnyRow = TypeVar("AnyRow", GuestRow, FleetRow, InterferenceRow, FairnessRow, PartsRow)
 GUESTS_TOLD_MAX = 4
 SHARED = frozenset({"target", "load", "scope", "kind", "guests", "rounds", "pairs", "interval"})
 PLACES = ("storage", "vm_host")
@@ -28,18 +39,9 @@ NOT_RUN = "not run"
 FIGURE = re.compile(r" -?[0-9.]+ (%|ms|s)$")  # at the end of a doubt's label
 
 
-@dataclass(frozen=True)
-class Field(Generic[Row]):
-    """A column of rows: `text` writes the value of a row."""
-
-    title: str
-    text: Callable[[Row], str]
-    rank: int = 0
-    is_number: bool = True
-    explanation: str = ""
-
-
 CV_WITHIN = "standard deviation / mean of throughput over the intervals of a round, mean over rounds"
+CV_INTERVAL = "95 % interval of the CV within a run, by resampling blocks of intervals, and how long an interval is"
+TAIL = "how far the tail lies above the middle"
 CV_REPETITIONS = "standard deviation / mean of a guest's throughput over rounds of the same kind"
 CV_GUESTS = "standard deviation / mean over the guests' mean throughput"
 SUM = "sum over the guests, each in the rounds that all of them share; where some are not shared, `guests` says how many are"
@@ -68,10 +70,17 @@ GUEST: tuple[Field[GuestRow], ...] = (
     Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), explanation="10^6 bytes per second"),
     Field("IOPS", lambda row: wording.significant(row.iops)),
     Field("CV within run", lambda row: wording.cv(row.cv_within_run), 2, explanation=CV_WITHIN),
+    Field("CV interval", lambda row: _within(row), 9, explanation=CV_INTERVAL),
     Field("CV between repetitions", lambda row: wording.cv(row.cv_between_repetitions), 6, explanation=CV_REPETITIONS),
     Field("P50", lambda row: wording.latency(row.p50_ns), 3, explanation=PERCENTILE),
+    Field("P90", lambda row: wording.latency(row.p90_ns), 9, explanation=PERCENTILE),
+    Field("P95", lambda row: wording.latency(row.p95_ns), 9, explanation=PERCENTILE),
     Field("P99", lambda row: wording.latency(row.p99_ns), explanation=PERCENTILE),
     Field("P99.9", lambda row: wording.latency(row.p999_ns), 3, explanation=PERCENTILE),
+    Field("P99.99", lambda row: wording.latency(row.p9999_ns), 9, explanation=PERCENTILE),
+    Field("P99.999", lambda row: wording.latency(row.p99999_ns), 9, explanation=PERCENTILE),
+    Field("P99 / P50", lambda row: _times(row.tail_ratio), 9, explanation=TAIL),
+    Field("P99.9 / P50", lambda row: _times(row.far_tail_ratio), 9, explanation=TAIL),
     Field("P99 intended", lambda row: _if_open(row, wording.latency(row.p99_intended_ns)), 1, explanation=INTENDED),
     Field("late", lambda row: _if_open(row, wording.cv(row.late_share)), 4, explanation=LATE),
     Field("CPU", lambda row: wording.percent(row.cpu_percent), 1, explanation=CPU),
@@ -194,6 +203,8 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
     measured = (
         table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text=FLEET_TEXT),
         table("rows", "Guest by guest", GUEST, played(summary.guests), text=not_run(summary.guests)),
+        table("fairness", "How fairly places are shared", sharing.FAIRNESS, ordered(summary.fairness)),
+        table("parts", "Where the variance lies", sharing.PARTS, ordered(summary.parts), text=sharing.PARTS_TEXT),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),
         table(
             "interference", "With neighbours against alone", INTERFERENCE, neighbours(summary),
@@ -324,6 +335,17 @@ def _doubt(row: DoubtRow) -> str:
     where = f" ({names}; {wording.count_of(row.measurements, 'measurement')})" if names else ""
     remedy = f"; {row.remedy}" if row.remedy else ""
     return f"{row.label}: {row.sentence}{where}{remedy}"
+
+
+def _times(value: float | None) -> str:
+    return wording.NOT_AVAILABLE if value is None else f"{wording.significant(value, 2)} x"
+
+
+def _within(row: GuestRow) -> str:
+    if row.cv_within_low is None or row.cv_within_high is None:
+        return wording.NOT_AVAILABLE
+    low, high = (wording.significant(100 * value) for value in (row.cv_within_low, row.cv_within_high))
+    return f"{low} to {high} %" + ("" if row.interval_ms is None else f" ({row.interval_ms:g} ms)")
 
 
 def _if_open(row: GuestRow, text: str) -> str:

@@ -65,6 +65,8 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
             title = _titled(f"guest by guest{more}", short)
             text = tables.not_run(summary.guests)
             _print(console, title, shortlist.guest_fields(of), rows, text=text, part=_cell)
+            title = _titled("places that are shared unfairly", short)
+            _print(console, title, shortlist.fairness_fields(of), shortlist.unfair(summary))
             _print_comparisons(console, summary, short)
         _print_doubts(console, record, summary, of)
 

@@ -1,0 +1,41 @@
+"""The columns of what guests share: how fairly, and at which level their figures differ."""
+
+from __future__ import annotations
+
+from calyx_orch.analysis.summary import FairnessRow, PartsRow
+from calyx_orch.report import wording
+from calyx_orch.report.fields import Field
+
+SUM = "sum over the guests, each in the rounds that all of them share"
+FAIR = "Jain's index of the guests' throughput: 1 is equal shares, 1 / guests when one has all"
+SHARE = "of the variance of single rounds; n/a where it cannot be told, as with one vm_host, one guest on each, or one round"
+PARTS_TEXT = "Shares of the variance of single rounds (nested analysis): what vm_hosts differ by, guests of a vm_host, rounds of a guest."
+
+FAIRNESS: tuple[Field[FairnessRow], ...] = (
+    Field("scope", lambda row: row.scope, is_number=False),
+    Field("name", lambda row: row.name, is_number=False),
+    Field("workload", lambda row: row.workload, is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("engine", lambda row: row.engine, is_number=False),
+    Field("load", lambda row: row.load, is_number=False),
+    Field("guests", lambda row: str(row.guests), 4),
+    Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), 2, explanation=SUM),
+    Field("fairness", lambda row: wording.ratio(row.fairness), explanation=FAIR),
+    Field("least", lambda row: f"{row.lowest} {wording.rate(row.lowest_bytes_per_s)}", 1, is_number=False),
+    Field("most", lambda row: f"{row.highest} {wording.rate(row.highest_bytes_per_s)}", 1, is_number=False),
+    Field("doubts", lambda row: ", ".join(name for name in row.doubts if name != "short"), 3, is_number=False),
+)
+
+PARTS: tuple[Field[PartsRow], ...] = (
+    Field("workload", lambda row: row.workload, is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("engine", lambda row: row.engine, is_number=False),
+    Field("load", lambda row: row.load, is_number=False),
+    Field("metric", lambda row: row.metric, is_number=False),
+    Field("guests", lambda row: str(row.guests), 4),
+    Field("CV of a round", lambda row: wording.cv(row.cv), explanation="of one round of one guest: the whole"),
+    Field("between vm_hosts", lambda row: wording.cv(row.between_vm_hosts), explanation=SHARE),
+    Field("between guests", lambda row: wording.cv(row.between_guests), explanation=SHARE),
+    Field("between rounds", lambda row: wording.cv(row.between_rounds), explanation=SHARE),
+    Field("doubts", lambda row: ", ".join(name for name in row.doubts if name != "short"), 3, is_number=False),
+)
