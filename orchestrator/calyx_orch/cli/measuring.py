@@ -1,17 +1,14 @@
-"""The command line: a table of verbs, each of which calls one function in `commands`."""
+"""The verbs that go to guests or disks: run, check, clean, bench, demo."""
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from calyx_orch import __version__
-from calyx_orch.cli_words import (
+from calyx_orch.cli.app import EXIT_CODES, app
+from calyx_orch.cli.words import (
     GuestWord,
     HostKeyPolicyWord,
     InventoryWord,
@@ -23,45 +20,14 @@ from calyx_orch.cli_words import (
     LimitWord,
     QuietWord,
     SshConfigWord,
+    StoreWord,
     TargetWord,
     WorkloadWord,
 )
-from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_FINE, EXIT_INTERRUPTED, CalyxError, UsageError
+from calyx_orch.errors import UsageError
 from calyx_orch.model import Inventory
-from calyx_orch.report.wording import printable
 
-app = typer.Typer(
-    name="calyx-orch",
-    help="Benchmark the disks of many Linux guests at once, beside fio, and compare guests and VM hosts.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-EXIT_CODES = "Exit codes: 0 fine, 1 a budget or baseline was missed, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
-
-
-STORE = typer.Option(
-    metavar="URL",
-    help="The store: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Default: $CALYX_ORCH_STORE, else a file of yours.",
-)
 LIMITS = "What the run is held to"
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"calyx-orch {__version__}")
-        raise typer.Exit
-
-
-@app.callback(epilog=EXIT_CODES)
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    pass
 
 
 def _named(
@@ -154,7 +120,7 @@ def run(
         Path | None,
         typer.Option(metavar="FILE", rich_help_panel=LIMITS, help="Write guests and limits as a JUnit file."),
     ] = None,
-    store: Annotated[str | None, STORE] = None,
+    store: StoreWord = None,
 ) -> None:
     """Run an inventory: deploy, start all guests together, measure with calyx and fio, compare, report."""
     from calyx_orch.commands import run as command
@@ -338,198 +304,3 @@ def demo(
     from calyx_orch.commands import demo as command
 
     raise typer.Exit(command.show(guests=guests, out=out, quiet=quiet))
-
-
-@app.command(epilog=EXIT_CODES)
-def report(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    dashboard: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A dashboard YAML instead of the fleet's.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The page to write (default: report.html in the run folder; with --dashboard NAME.yaml: report-NAME.html).",
-        ),
-    ] = None,
-    json_: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, as `run --json` does, and draw no page.")
-    ] = False,
-) -> None:
-    """Draw the report page of a run again, or print its result as JSON."""
-    from calyx_orch.commands import report as command
-
-    if json_ and (dashboard is not None or out is not None):
-        raise UsageError("--json draws no page: leave out --dashboard and --out, or --json")
-    raise typer.Exit(
-        command.print_json(run_folder) if json_ else command.draw(run_folder, dashboard=dashboard, out=out)
-    )
-
-
-@app.command(epilog=EXIT_CODES)
-def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; one, with --by.")],
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FACT",
-            help="Compare the parts of one run: vm_host, storage, group, guest, engine, a label, or a fact such as kernel.",
-        ),
-    ] = None,
-    reference: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The side that all others are held against. Default: the first.")
-    ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON on standard output.")] = False,
-) -> None:
-    """Compare runs, or the parts of one run: ratios with intervals, tests and verdicts."""
-    from calyx_orch.commands import compare as command
-
-    raise typer.Exit(command.show(runs, by=by, reference=reference, as_json=json_))
-
-
-@app.command(epilog=EXIT_CODES)
-def index(
-    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or directories that hold some.")],
-    store: Annotated[str | None, STORE] = None,
-) -> None:
-    """Put run folders into the store, in place of what it had of them."""
-    from calyx_orch.commands import stored as command
-
-    raise typer.Exit(command.index(tuple(paths), store=store))
-
-
-@app.command("list", epilog=EXIT_CODES)
-def list_(
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many, the newest first.")] = 30,
-    store: Annotated[str | None, STORE] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print them as JSON on standard output.")] = False,
-) -> None:
-    """List the runs in the store."""
-    from calyx_orch.commands import stored as command
-
-    raise typer.Exit(command.list_runs(store=store, limit=limit, as_json=json_))
-
-
-@app.command(epilog=EXIT_CODES)
-def show(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
-    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage, guest or all.")] = "vm_host",
-    store: Annotated[str | None, STORE] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
-) -> None:
-    """Show the figures that the store keeps of a run."""
-    from calyx_orch.commands import stored as command
-
-    raise typer.Exit(command.show(run_, store=store, scope=scope, as_json=json_))
-
-
-@app.command(epilog=EXIT_CODES)
-def export(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's id, or `latest`.")],
-    form: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help="csv, parquet, json, openmetrics or junit.")
-    ] = "csv",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to. Default: standard output.")] = None,
-    store: Annotated[str | None, STORE] = None,
-) -> None:
-    """Write a run's figures in a form for other tools."""
-    from calyx_orch.commands import export as command
-
-    raise typer.Exit(command.write(run_, form=form, out=out, store=store))
-
-
-@app.command(epilog=EXIT_CODES)
-def history(
-    metric: Annotated[
-        str, typer.Option(metavar="METRIC", help="throughput, iops, p50, p99, p99.9, cv or cpu_per_io.")
-    ] = "throughput",
-    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage or guest.")] = "vm_host",
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only this vm_host, storage or guest.")] = None,
-    workload: Annotated[str | None, typer.Option(metavar="NAME", help="Only this workload.")] = None,
-    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Only this engine.")] = None,
-    inventory: Annotated[str | None, typer.Option(metavar="FILE", help="Only runs of this inventory.")] = None,
-    store: Annotated[str | None, STORE] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
-) -> None:
-    """Show a metric night by night, with incidents, suspects and recoveries."""
-    from calyx_orch.commands import history as command
-
-    given = {"name": name, "workload": workload, "engine": engine, "inventory": inventory}
-    where = {key: value for key, value in given.items() if value is not None}
-    raise typer.Exit(command.show(metric, scope=scope, where=where, store=store, as_json=json_))
-
-
-@app.command(epilog=EXIT_CODES)
-def baseline(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
-    store: Annotated[str | None, STORE] = None,
-) -> None:
-    """Make a run what later runs of its inventory are held against (`run --against baseline`)."""
-    from calyx_orch.commands import history as command
-
-    raise typer.Exit(command.set_baseline(run_, store=store))
-
-
-@app.command(epilog=EXIT_CODES)
-def init(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("inventory.yaml"),
-) -> None:
-    """Write a first inventory with comments."""
-    from calyx_orch.commands import init as command
-
-    raise typer.Exit(command.write_first(path))
-
-
-@app.command(epilog=EXIT_CODES)
-def schema() -> None:
-    """Print the JSON Schema of inventories."""
-    from calyx_orch.commands import init as command
-
-    raise typer.Exit(command.print_schema())
-
-
-def main() -> None:
-    """Run the command line; every error becomes one message and its exit code."""
-    sys.exit(_guarded())
-
-
-def _guarded() -> int:
-    try:
-        return app(standalone_mode=False) or 0
-    except typer.Abort:
-        return EXIT_INTERRUPTED
-    except typer.TyperException as error:
-        _say(error.format_message())
-        return EXIT_CANNOT_START
-    except CalyxError as error:
-        _say(f"calyx-orch: {error}" if not isinstance(error, UsageError) else str(error))
-        return error.exit_code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except SystemExit:  # typer's word for a reader of --help that left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FINE
-    except Exception as error:
-        if isinstance(error, OSError) and _is_of_help(error):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            _say(f"calyx-orch: standard output did not take the text: {error}")
-            return EXIT_FAULT
-        _say(traceback.format_exc().rstrip("\n"))
-        _say("calyx-orch: this is our fault; please report it with the lines above")
-        return EXIT_FAULT
-
-
-def _is_of_help(error: Exception) -> bool:
-    """Whether it came up where --help and --version are printed: the only words that go to standard output unguarded."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return str(frames[-1].f_globals.get("__name__")).startswith(("typer.", "rich."))
-
-
-def _say(text: str) -> None:
-    """Write to stderr; half of an error may be a guest's words, so none of it reaches the terminal raw."""
-    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -65,3 +65,11 @@ JsonWord = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output, all else on standard error.")
 ]
 QuietWord = Annotated[bool, typer.Option("--quiet", help="No live progress.")]
+StoreWord = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="The store: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Default: $CALYX_ORCH_STORE, else a file of yours.",
+    ),
+]

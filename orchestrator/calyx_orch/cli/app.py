@@ -1,0 +1,35 @@
+"""The application itself: what all verbs share, and the options of the program as a whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from calyx_orch import __version__
+
+app = typer.Typer(
+    name="calyx-orch",
+    help="Benchmark the disks of many Linux guests at once, beside fio, and compare guests and VM hosts.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+EXIT_CODES = "Exit codes: 0 fine, 1 a budget or baseline was missed, 2 cannot start, 3 a guest failed, 4 our fault, 130 interrupted."
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"calyx-orch {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EXIT_CODES)
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass

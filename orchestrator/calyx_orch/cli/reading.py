@@ -1,0 +1,161 @@
+"""The verbs that read what was measured: report, compare, the store and its history; and the first inventory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calyx_orch.cli.app import EXIT_CODES, app
+from calyx_orch.cli.words import StoreWord
+from calyx_orch.errors import UsageError
+
+
+@app.command(epilog=EXIT_CODES)
+def report(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    dashboard: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A dashboard YAML instead of the fleet's.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The page to write (default: report.html in the run folder; with --dashboard NAME.yaml: report-NAME.html).",
+        ),
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, as `run --json` does, and draw no page.")
+    ] = False,
+) -> None:
+    """Draw the report page of a run again, or print its result as JSON."""
+    from calyx_orch.commands import report as command
+
+    if json_ and (dashboard is not None or out is not None):
+        raise UsageError("--json draws no page: leave out --dashboard and --out, or --json")
+    raise typer.Exit(
+        command.print_json(run_folder) if json_ else command.draw(run_folder, dashboard=dashboard, out=out)
+    )
+
+
+@app.command(epilog=EXIT_CODES)
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; one, with --by.")],
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FACT",
+            help="Compare the parts of one run: vm_host, storage, group, guest, engine, a label, or a fact such as kernel.",
+        ),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The side that all others are held against. Default: the first.")
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON on standard output.")] = False,
+) -> None:
+    """Compare runs, or the parts of one run: ratios with intervals, tests and verdicts."""
+    from calyx_orch.commands import compare as command
+
+    raise typer.Exit(command.show(runs, by=by, reference=reference, as_json=json_))
+
+
+@app.command(epilog=EXIT_CODES)
+def index(
+    paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or directories that hold some.")],
+    store: StoreWord = None,
+) -> None:
+    """Put run folders into the store, in place of what it had of them."""
+    from calyx_orch.commands import stored as command
+
+    raise typer.Exit(command.index(tuple(paths), store=store))
+
+
+@app.command("list", epilog=EXIT_CODES)
+def list_(
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many, the newest first.")] = 30,
+    store: StoreWord = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print them as JSON on standard output.")] = False,
+) -> None:
+    """List the runs in the store."""
+    from calyx_orch.commands import stored as command
+
+    raise typer.Exit(command.list_runs(store=store, limit=limit, as_json=json_))
+
+
+@app.command(epilog=EXIT_CODES)
+def show(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage, guest or all.")] = "vm_host",
+    store: StoreWord = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
+) -> None:
+    """Show the figures that the store keeps of a run."""
+    from calyx_orch.commands import stored as command
+
+    raise typer.Exit(command.show(run_, store=store, scope=scope, as_json=json_))
+
+
+@app.command(epilog=EXIT_CODES)
+def export(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's id, or `latest`.")],
+    form: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help="csv, parquet, json, openmetrics or junit.")
+    ] = "csv",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to. Default: standard output.")] = None,
+    store: StoreWord = None,
+) -> None:
+    """Write a run's figures in a form for other tools."""
+    from calyx_orch.commands import export as command
+
+    raise typer.Exit(command.write(run_, form=form, out=out, store=store))
+
+
+@app.command(epilog=EXIT_CODES)
+def history(
+    metric: Annotated[
+        str, typer.Option(metavar="METRIC", help="throughput, iops, p50, p99, p99.9, cv or cpu_per_io.")
+    ] = "throughput",
+    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage or guest.")] = "vm_host",
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Only this vm_host, storage or guest.")] = None,
+    workload: Annotated[str | None, typer.Option(metavar="NAME", help="Only this workload.")] = None,
+    engine: Annotated[str | None, typer.Option(metavar="NAME", help="Only this engine.")] = None,
+    inventory: Annotated[str | None, typer.Option(metavar="FILE", help="Only runs of this inventory.")] = None,
+    store: StoreWord = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
+) -> None:
+    """Show a metric night by night, with incidents, suspects and recoveries."""
+    from calyx_orch.commands import history as command
+
+    given = {"name": name, "workload": workload, "engine": engine, "inventory": inventory}
+    where = {key: value for key, value in given.items() if value is not None}
+    raise typer.Exit(command.show(metric, scope=scope, where=where, store=store, as_json=json_))
+
+
+@app.command(epilog=EXIT_CODES)
+def baseline(
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
+    store: StoreWord = None,
+) -> None:
+    """Make a run what later runs of its inventory are held against (`run --against baseline`)."""
+    from calyx_orch.commands import history as command
+
+    raise typer.Exit(command.set_baseline(run_, store=store))
+
+
+@app.command(epilog=EXIT_CODES)
+def init(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("inventory.yaml"),
+) -> None:
+    """Write a first inventory with comments."""
+    from calyx_orch.commands import init as command
+
+    raise typer.Exit(command.write_first(path))
+
+
+@app.command(epilog=EXIT_CODES)
+def schema() -> None:
+    """Print the JSON Schema of inventories."""
+    from calyx_orch.commands import init as command
+
+    raise typer.Exit(command.print_schema())
