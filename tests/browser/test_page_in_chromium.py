@@ -12,7 +12,7 @@ import pytest
 
 from calyx_orch.analysis.summary import summarise
 from calyx_orch.model import RunRecord
-from calyx_orch.report import figures, page
+from calyx_orch.report import figures, run_page
 from report_records import run_record
 
 pytestmark = pytest.mark.browser
@@ -46,7 +46,7 @@ def opened(path: Path, profile: Path, width: int = 1400) -> tuple[str, list[str]
 
 
 def report(record: RunRecord, folder: Path) -> Path:
-    return page.write(record, summarise(record), out=folder / "report.html")
+    return run_page.write(record, summarise(record), out=folder / "report.html")
 
 
 def plots(dom: str) -> list[str]:

@@ -19,7 +19,7 @@ from calyx_orch.analysis import summary as analysis
 from calyx_orch.analysis import verdict
 from calyx_orch.commands.run import exit_code
 from calyx_orch.model import RunRecord
-from calyx_orch.report import page, terminal
+from calyx_orch.report import run_page, terminal
 from calyx_orch.report.live import PlainLive
 from calyx_orch.store import archive
 from calyx_orch.transport import Pool
@@ -112,7 +112,7 @@ def check(lies: Sequence[Lie], tmp_path: Path) -> None:
         odd = {c for c in drawn if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c != "\n"}
         assert not odd, odd
     json.loads(json.dumps(terminal.to_json(record, summary), allow_nan=False))
-    html = page.write(record, summary, out=tmp_path / "page.html").read_text(encoding="utf-8")
+    html = run_page.write(record, summary, out=tmp_path / "page.html").read_text(encoding="utf-8")
     assert EVIL not in html
 
 

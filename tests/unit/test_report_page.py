@@ -17,7 +17,7 @@ import pytest
 from calyx_orch.analysis.summary import Summary, summarise
 from calyx_orch.errors import Fault, UsageError
 from calyx_orch.model import GuestOutcome, Histogram, LoadMode, Measurement, RunRecord, Series
-from calyx_orch.report import facts, figures, page
+from calyx_orch.report import facts, figures, page, run_page
 from report_records import run_record
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>&\"'%{x}\x1b[31m\u202e"
@@ -57,7 +57,7 @@ def strict(text: str) -> Any:
 
 
 def written(record: RunRecord, folder: Path, **options: Any) -> tuple[str, Elements]:
-    path = page.write(record, summarise(record), out=folder / "report.html", **options)
+    path = run_page.write(record, summarise(record), out=folder / "report.html", **options)
     text = path.read_text(encoding="utf-8")
     elements = Elements()
     elements.feed(text)
@@ -242,7 +242,7 @@ def test_a_page_beyond_15_mb_is_refused_and_the_old_one_stays(
     board = tmp_path / "one.yaml"
     board.write_text("figures:\n  - figure: p99_by_guest\n")
     with pytest.raises(Fault, match="list fewer figures"):
-        page.write(small, summarise(small), out=tmp_path / "report.html", dashboard=board)
+        run_page.write(small, summarise(small), out=tmp_path / "report.html", dashboard=board)
     assert (tmp_path / "report.html").read_text() == "old"
 
 
@@ -259,7 +259,7 @@ def test_another_dashboard_draws_its_own_list(small: RunRecord, tmp_path: Path) 
     with pytest.raises(
         UsageError, match=r"mine\.yaml:2:13: unknown figure 'p98_by_guest' \(did you mean 'p99_by_guest'\?\)"
     ):
-        page.write(small, summarise(small), out=tmp_path / "x.html", dashboard=board)
+        run_page.write(small, summarise(small), out=tmp_path / "x.html", dashboard=board)
 
 
 def test_the_verdict_and_the_run_stand_at_the_top(small: RunRecord, whole: tuple[str, Elements]) -> None:

@@ -17,11 +17,11 @@ def draw(run: Path, *, dashboard: Path | None, out: Path | None) -> int:
     other's place.
     """
     from calyx_orch.analysis import summary as analysis
-    from calyx_orch.report import page
+    from calyx_orch.report import run_page
 
     record = archive.read(run)
     name = "report.html" if dashboard is None else f"report-{dashboard.stem}.html"
-    written = page.write(record, analysis.summarise(record), out=out or run / name, dashboard=dashboard)
+    written = run_page.write(record, analysis.summarise(record), out=out or run / name, dashboard=dashboard)
     screen.console().print(f"report: {written}", soft_wrap=True, markup=False)
     return EXIT_FINE
 

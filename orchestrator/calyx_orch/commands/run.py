@@ -293,7 +293,7 @@ def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
     """
     from calyx_orch.analysis import summary as analysis
     from calyx_orch.analysis import verdict
-    from calyx_orch.report import page, terminal
+    from calyx_orch.report import run_page, terminal
 
     summary = analysis.summarise(record)
     terminal.show_tables(record, summary, console)
@@ -302,7 +302,7 @@ def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
         console.print(f"\n{warning}", style="yellow", soft_wrap=True, markup=False)
     console.print(f"\nrun folder: {record.folder}", soft_wrap=True, markup=False)
     try:
-        out = page.write(record, summary, out=Path(record.folder) / "report.html")
+        out = run_page.write(record, summary, out=Path(record.folder) / "report.html")
         console.print(f"report: {out}", soft_wrap=True, markup=False)
     finally:
         terminal.conclude(verdict.sentence(record, summary), console)
