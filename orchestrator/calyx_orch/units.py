@@ -18,6 +18,7 @@ SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*([kKmMgGtT]|[KMGT]iB|[kKMGT]B|B)?$"
 DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|min|h)?$"
 RATE_PATTERN = SIZE_PATTERN[:-1] + r"(/s)?$"
 PERCENT_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*%$"
+FRACTION_PATTERN = r"^(0(\.[0-9]+)?|1(\.0+)?)$"
 
 _SIZES = {
     "": 1, "B": 1, "k": KIB, "K": KIB, "m": MIB, "M": MIB, "g": GIB, "G": GIB, "t": TIB, "T": TIB,
@@ -83,6 +84,15 @@ def parse_percent(text: str) -> float:
     if number > 100:
         raise ValueError(f"{_shown(text)} is above 100%")
     return float(number / 100)
+
+
+def parse_share(text: str) -> float:
+    """The fraction (0..1) of `2%` or `0.02`. ValueError: neither, or above 1."""
+    if "%" in text:
+        return parse_percent(text)
+    if not re.match(FRACTION_PATTERN, text.strip(), re.ASCII):
+        raise ValueError(f"{_shown(text)} is no share: write it as 0.02 or 2%")
+    return float(text)
 
 
 def format_bytes(size_bytes: int | None) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from calyx_orch.analysis.rounds import Figures, Played
 from calyx_orch.model import Measurement, Round, RunRecord
@@ -23,6 +23,7 @@ class Cell:
     figures: tuple[Figures, ...]
     failed: tuple[Measurement, ...]
     labels: tuple[str, ...] = ()
+    places: Mapping[int, int] = field(default_factory=dict)  # round -> its place in its block, from 0
 
     def by_block(self) -> dict[int, list[Figures]]:
         """The figures of each block."""
@@ -71,6 +72,7 @@ def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
         for measurement in one.failed:
             failed.setdefault((measurement.guest, key_of(one.round)), []).append(measurement)
     labels = {round_.workload.name: round_.workload.labels for round_ in record.plan.rounds}
+    places = _places(record)
     return tuple(
         Cell(
             guest=guest.name,
@@ -81,8 +83,21 @@ def cells_of(record: RunRecord, played: Sequence[Played]) -> tuple[Cell, ...]:
             figures=tuple(figures.get((guest.name, key), ())),
             failed=tuple(failed.get((guest.name, key), ())),
             labels=labels[key[1]],
+            places=places[guest.name],
         )
         for key in keys_of(record)
         for guest in record.plan.inventory.guests
         if (guest.name, key) in planned
     )
+
+
+def _places(record: RunRecord) -> dict[str, dict[int, int]]:
+    """At which place of its block each round of a guest stands, among those of its workload, target and load."""
+    counts: dict[tuple[str, int, str, str, str], int] = {}
+    found: dict[str, dict[int, int]] = {guest.name: {} for guest in record.plan.inventory.guests}
+    for round_ in record.plan.rounds:
+        target, workload, _, load = key_of(round_)
+        for guest in round_.guests:
+            at = (guest, round_.block, target, workload, load)
+            found.setdefault(guest, {})[round_.index] = counts[at] = counts.get(at, -1) + 1
+    return found

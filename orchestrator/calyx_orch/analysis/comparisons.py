@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
-from calyx_orch.analysis import ratios, rounds
+from calyx_orch.analysis import position, ratios, rounds
 from calyx_orch.analysis.cells import Cell, Key
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures
-from calyx_orch.analysis.rows import FleetPairRow, InterferenceRow, PairRow
+from calyx_orch.analysis.rows import DoubtRow, FleetPairRow, InterferenceRow, PairRow
 from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import LoadMode
+
+PLACE = "place"
 
 Metric = Callable[[Sequence[Figures]], float | None]
 
@@ -58,13 +60,23 @@ INTERFERED: tuple[tuple[str, Metric], ...] = (("throughput", _throughput), ("P99
 def pair_rows(cells: Sequence[Cell]) -> Iterable[PairRow]:
     """Our engine against each of fio's, guest by guest."""
     ours = {(cell.guest, cell.key[0], cell.key[1], cell.key[3]): cell for cell in cells if cell.key[2] == "calyx"}
+    every: dict[tuple[str, str, str, str], list[Cell]] = {}
+    for cell in cells:
+        every.setdefault((cell.guest, cell.key[0], cell.key[1], cell.key[3]), []).append(cell)
+    effects: dict[tuple[str, ...], position.Effect | None] = {}
     for cell in cells:
         target, workload, engine, load = cell.key
         own = ours.get((cell.guest, target, workload, load))
         if engine == "calyx" or own is None:
             continue
+        doubts = rounds.doubt_names((*own.figures, *cell.figures))
         for name, metric in PAIRED:
             found, _, _ = _compared(metric, [(own, cell)])
+            at = (cell.guest, target, workload, load)
+            if (*at, name) not in effects:  # the same for each engine: it comes from the rounds of all
+                effects[*at, name] = position.effect(_turns(metric, every[at]))
+            place = effects[*at, name]
+            is_doubtful = place is not None and place.is_doubtful(found.value)
             yield PairRow(
                 guest=cell.guest,
                 vm_host=cell.vm_host,
@@ -80,7 +92,37 @@ def pair_rows(cells: Sequence[Cell]) -> Iterable[PairRow]:
                 interval=found.interval,
                 reason=found.reason,
                 labels=cell.labels,
+                place_ratio=place.ratio if place else None,
+                place_p=place.p if place else None,
+                doubt_names=(*doubts, PLACE) if is_doubtful else doubts,
             )
+
+
+def place_doubts(pairs: Iterable[PairRow]) -> DoubtRow | None:
+    """The pairs that the place in the block makes doubtful, as one doubt; None without any."""
+    struck = [row for row in pairs if PLACE in row.doubt_names and row.place_ratio is not None]
+    if not struck:
+        return None
+    worst = max(struck, key=lambda row: row.place_ratio or 0.0)
+    share = 100 * ((worst.place_ratio or 1.0) - 1)
+    return DoubtRow(
+        name=PLACE,
+        label=f"place {share:.0f} %",
+        sentence=f"{worst.metric} differs by {share:.1f} % with the place in the block, by more than half of what the engines differ by",
+        remedy="let the storage rest longer (settle), precondition it, or measure more blocks",
+        guests=tuple(dict.fromkeys(row.guest for row in struck)),
+        measurements=len(struck),
+    )
+
+
+def _turns(metric: Metric, cells: Sequence[Cell]) -> list[position.Turn]:
+    """The rounds of all engines of a guest; those without the figure are left out."""
+    return [
+        position.Turn(found.measurement.block, cell.key[2], cell.places[found.measurement.round_index], figure)
+        for cell in cells
+        for found in cell.figures
+        if (figure := metric([found])) is not None and figure > 0
+    ]
 
 
 def fleet_pair_rows(pairs: Iterable[PairRow]) -> Iterable[FleetPairRow]:
@@ -103,6 +145,7 @@ def fleet_pair_rows(pairs: Iterable[PairRow]) -> Iterable[FleetPairRow]:
             high=max(found_ratios),
             guests=len(found_ratios),
             labels=found[0][1].labels,
+            doubt_names=tuple(dict.fromkeys(name for _, row in found for name in row.doubt_names)),
         )
 
 
@@ -172,4 +215,5 @@ def _interference(
         pairs=found.pairs,
         interval=found.interval,
         reason=found.reason,
+        doubt_names=rounds.doubt_names(one for pair in cells for cell in pair for one in cell.figures),
     )

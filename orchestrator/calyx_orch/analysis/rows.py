@@ -133,7 +133,10 @@ class FleetRow:
 
 @dataclass(frozen=True)
 class PairRow:
-    """calyx / fio for one guest and one metric (throughput, IOPS, P99, CPU per I/O, CV within a run), paired by block."""
+    """calyx / fio for one guest and one metric (throughput, IOPS, P99, CPU per I/O, CV within a run), paired by block.
+
+    `place_ratio` is the figure at the largest place in the block / at the smallest, `place_p` how likely chance makes it that.
+    """
 
     guest: str
     vm_host: str | None
@@ -149,6 +152,9 @@ class PairRow:
     interval: str
     reason: str
     labels: tuple[str, ...] = ()
+    place_ratio: float | None = None
+    place_p: float | None = None
+    doubt_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,7 @@ class FleetPairRow:
     high: float
     guests: int
     labels: tuple[str, ...] = ()
+    doubt_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +196,7 @@ class InterferenceRow:
     pairs: int
     interval: str
     reason: str
+    doubt_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def summarise(record: RunRecord) -> Summary:
         fleet_pairs=tuple(comparisons.fleet_pair_rows(pairs)),
         interference=tuple(comparisons.interference_rows(cells)),
         places=tuple(comparisons.place_rows(cells)),
-        doubts=_doubt_rows(played),
+        doubts=(*_doubt_rows(played), *filter(None, [comparisons.place_doubts(pairs)])),
         fairness=tuple(of_places.fairness_rows(record, fleets)),
         parts=tuple(of_places.parts_rows(record, fleets)),
     )

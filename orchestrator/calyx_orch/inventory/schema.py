@@ -26,6 +26,7 @@ from calyx_orch.inventory.values import (
     Many,
     Program,
     Rate,
+    Share,
     Size,
     Split,
     Text,
@@ -267,6 +268,28 @@ class ImpactSettings(Strict):
     )
 
 
+class UntilSettings(Strict):
+    """What makes further blocks needless."""
+
+    cv_interval: Share = Field(
+        gt=0, le=0.5, description="half of the 95 % interval of each engine's throughput / its mean: 0.02 or 2%"
+    )
+
+
+class RepetitionSettings(Strict):
+    """Blocks until an interval is narrow enough."""
+
+    min: Annotated[Whole, Field(ge=3, le=1000)] = 3
+    max: Annotated[Whole, Field(ge=3, le=1000)] = 15
+    until: UntilSettings
+
+    @model_validator(mode="after")
+    def _in_order(self) -> RepetitionSettings:
+        if self.max < self.min:
+            raise ValueError(f"'max' is {self.max}, less than 'min', which is {self.min}")
+        return self
+
+
 def _baselines(value: Any) -> Any:
     if isinstance(value, list):
         return {"engines": value}
@@ -306,6 +329,10 @@ PolicyChoice = Annotated[
     Annotated[Literal["continue", "stop"], Tag("(word)")] | Annotated[QuorumSettings, Tag("(mapping)")],
     Discriminator(_word_or_mapping),
 ]
+Repetitions = Annotated[
+    Annotated[Annotated[Whole, Field(ge=1, le=1000)], Tag("(word)")] | Annotated[RepetitionSettings, Tag("(mapping)")],
+    Discriminator(_word_or_mapping),
+]
 Load = Literal["together", "per_domain", "alone", "staggered"]
 
 
@@ -323,8 +350,9 @@ class InventoryDocument(Strict):
         default=None, description="presets by name, or workloads; default: four-corners"
     )
     baselines: BaselineChoice = "auto"
-    repetitions: Whole = Field(
-        default=3, ge=1, le=1000, description="blocks, in each of which every engine has its balanced turns"
+    repetitions: Repetitions = Field(
+        default=3,
+        description="blocks, in each of which every engine has its balanced turns; or until an interval is narrow",
     )
     load: Many[Load] = Field(default=["together"])
     impact: ImpactSettings | None = None

@@ -117,6 +117,9 @@ def _as_list(value: Any) -> Any:
 
 
 _SIZE_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": units.SIZE_PATTERN}]}
+_SHARE_SCHEMA = {
+    "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": units.PERCENT_PATTERN}]
+}
 _DURATION_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": units.DURATION_PATTERN}]}
 
 Text = Annotated[str, BeforeValidator(text)]
@@ -128,6 +131,7 @@ Duration = Annotated[float, parsed(units.parse_duration), WithJsonSchema(_DURATI
 Rate = Annotated[
     int, parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
 ]
+Share = Annotated[float, parsed(units.parse_share), WithJsonSchema(_SHARE_SCHEMA)]
 Directory = Annotated[str, BeforeValidator(_directory)]
 Device = Annotated[str, BeforeValidator(_device)]
 Program = Annotated[str, BeforeValidator(_program)]

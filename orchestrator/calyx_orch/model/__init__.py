@@ -33,6 +33,8 @@ from calyx_orch.model.plan import (
     Policy,
     Round,
     SearchPlan,
+    Settled,
+    Until,
 )
 from calyx_orch.model.readiness import Check, Finding, Readiness, Verdict
 from calyx_orch.model.workload import Rw, Workload
@@ -74,8 +76,10 @@ __all__ = [
     "Rw",
     "SearchPlan",
     "Series",
+    "Settled",
     "Target",
     "TransportKind",
+    "Until",
     "Untouched",
     "Verdict",
     "Workload",

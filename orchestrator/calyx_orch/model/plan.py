@@ -54,6 +54,17 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Until:
+    """When a workload needs no further block: after `blocks_min`, once the interval of its throughput is narrow enough.
+
+    `interval` is half of the 95 % interval of the mean over blocks / the mean, of every engine.
+    """
+
+    blocks_min: int
+    interval: float
+
+
+@dataclass(frozen=True)
 class Inventory:
     """A whole inventory, checked and with every default applied. `source` is the file's name for messages."""
 
@@ -74,6 +85,7 @@ class Inventory:
     source: str = ""
     text: str = ""
     allow_psync: bool = False  # a workload may have `setup: psync`
+    until: Until | None = None  # then `repetitions` are the most
 
 
 @dataclass(frozen=True)
@@ -189,6 +201,20 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """How the repetitions of a workload ended: after how many blocks, how wide the interval was, whether narrow enough, and why."""
+
+    workload: str
+    target: str
+    load: str
+    guests: tuple[str, ...]
+    blocks: int
+    half_width: float | None
+    is_narrow: bool
+    why: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """All rounds of a run, in order, and what they cost. `estimated_s` is the expected time without connecting."""
 
@@ -201,6 +227,9 @@ class Plan:
     notes: tuple[str, ...] = ()  # what was left out of it and why, such as a baseline that is no equal
     pins: tuple[Pin, ...] = ()
     searches: tuple[SearchPlan, ...] = ()
+    settled: tuple[
+        Settled, ...
+    ] = ()  # of a run with `Inventory.until`; the rounds that were not needed are no longer in it
 
     @property
     def measured(self) -> tuple[Round | SearchPlan, ...]:

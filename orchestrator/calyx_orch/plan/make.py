@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Workload
+from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Until, Workload
 from calyx_orch.plan import cost, equals
 from calyx_orch.plan.order import engine_orders, guest_sets
 
@@ -51,7 +51,8 @@ def make(
     blocks = inventory.repetitions if repetitions is None else repetitions
     if blocks < 1:
         raise UsageError(f"repetitions: {blocks} is less than 1")
-    narrowed = replace(inventory, guests=guests, workloads=chosen, repetitions=blocks)
+    until = inventory.until if repetitions is None else None
+    narrowed = replace(inventory, guests=guests, workloads=chosen, repetitions=blocks, until=until)
     cells = tuple(_cells(narrowed))
     if not cells:
         raise UsageError("nothing to run: none of the chosen guests has a target of the chosen workloads")
@@ -67,7 +68,16 @@ def make(
     measured = [cell for cell in cells if cell.workload.find is None]
     rounds = tuple(_rounds(measured, compared, blocks, seed))
     searches = tuple(_searches([cell for cell in cells if cell.workload.find is not None]))
+    if until is not None and rounds:
+        notes += (_adaptive(until, blocks),)
     return cost.priced(Plan(narrowed, seed, layouts, rounds, (), 0.0, notes=notes, searches=searches))
+
+
+def _adaptive(until: Until, blocks: int) -> str:
+    return (
+        f"a workload ends after {until.blocks_min} to {blocks} blocks, once the interval of its throughput is "
+        f"± {100 * until.interval:g} %: rounds and time are those of {blocks}"
+    )
 
 
 def without(plan: Plan, missing: Mapping[str, frozenset[str]]) -> Plan:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calyx_orch.model import GuestOutcome, Pin, Resumed, RunRecord
+from calyx_orch.model import GuestOutcome, Inventory, Pin, Resumed, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
@@ -70,12 +70,21 @@ def header(record: RunRecord) -> tuple[tuple[str, str], ...]:
         *(("Resumed", _resumed(one, record)) for one in record.resumed),
         ("Inventory", inventory.source or inventory.name),
         ("Fleet", _fleet(record)),
-        ("Rounds", f"{len(record.plan.rounds)} in {wording.count_of(inventory.repetitions, 'block')}"),
+        ("Rounds", f"{len(record.plan.rounds)} in {_blocks(inventory)}"),
         ("Load", ", ".join(dict.fromkeys(str(round_.load) for round_ in record.plan.rounds))),
         ("Workloads", ", ".join(dict.fromkeys(_workload(round_.workload) for round_ in record.plan.rounds))),
         ("Seed", str(record.plan.seed)),
     ]
     return tuple((name, wording.printable(value)) for name, value in pairs)
+
+
+def _blocks(inventory: Inventory) -> str:
+    until = inventory.until
+    if until is None:
+        return wording.count_of(inventory.repetitions, "block")
+    return (
+        f"{until.blocks_min} to {inventory.repetitions} blocks, until the throughput is ± {wording.cv(until.interval)}"
+    )
 
 
 def _resumed(one: Resumed, record: RunRecord) -> str:
@@ -186,6 +195,26 @@ def searches(record: RunRecord) -> Table | None:
     )  # fmt: skip
     text = "IOPS of each job of each guest in an open loop; latency counts from when an I/O was due."
     return Table("searches", "The highest rate that holds a budget", columns, rows, text, first=True)
+
+
+def settled(record: RunRecord) -> Table | None:
+    """List how the repetitions of each workload ended, where they ended by what was measured."""
+    if not record.plan.settled:
+        return None
+    titles = ("workload", "target", "load", "guests", "blocks", "interval ±", "reason")
+    columns = tuple(Column(title, title in ("blocks", "interval ±")) for title in titles)
+    rows = tuple(
+        tuple(
+            wording.printable(text)
+            for text in (
+                one.workload, one.target, one.load, names(one.guests), str(one.blocks), wording.cv(one.half_width),
+                "narrow enough" if one.is_narrow else "the blocks allowed are used up",
+            )
+        )
+        for one in record.plan.settled
+    )  # fmt: skip
+    text = "Half of the 95 % interval of the throughput over blocks / its mean, of the engine where it is widest."
+    return Table("settled", "Why the repetitions ended", columns, rows, text, first=True)
 
 
 def _rate(iops: int | None) -> str:

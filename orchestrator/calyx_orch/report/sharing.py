@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from calyx_orch.analysis.summary import FairnessRow, PartsRow
 from calyx_orch.report import wording
 from calyx_orch.report.fields import Field
 
 SUM = "sum over the guests, each in the rounds that all of them share"
+
+
+def named_doubts(names: Iterable[str]) -> str:
+    """The rules that struck, by name; that the run is short stands over the whole table."""
+    return ", ".join(name for name in names if name != "short")
+
+
 FAIR = "Jain's index of the guests' throughput: 1 is equal shares, 1 / guests when one has all"
 SHARE = "of the variance of single rounds; n/a where it cannot be told, as with one vm_host, one guest on each, or one round"
 PARTS_TEXT = "Shares of the variance of single rounds (nested analysis): what vm_hosts differ by, guests of a vm_host, rounds of a guest."
@@ -23,7 +32,7 @@ FAIRNESS: tuple[Field[FairnessRow], ...] = (
     Field("fairness", lambda row: wording.ratio(row.fairness), explanation=FAIR),
     Field("least", lambda row: f"{row.lowest} {wording.rate(row.lowest_bytes_per_s)}", 1, is_number=False),
     Field("most", lambda row: f"{row.highest} {wording.rate(row.highest_bytes_per_s)}", 1, is_number=False),
-    Field("doubts", lambda row: ", ".join(name for name in row.doubts if name != "short"), 3, is_number=False),
+    Field("doubts", lambda row: named_doubts(row.doubts), 3, is_number=False),
 )
 
 PARTS: tuple[Field[PartsRow], ...] = (
@@ -37,5 +46,5 @@ PARTS: tuple[Field[PartsRow], ...] = (
     Field("between vm_hosts", lambda row: wording.cv(row.between_vm_hosts), explanation=SHARE),
     Field("between guests", lambda row: wording.cv(row.between_guests), explanation=SHARE),
     Field("between rounds", lambda row: wording.cv(row.between_rounds), explanation=SHARE),
-    Field("doubts", lambda row: ", ".join(name for name in row.doubts if name != "short"), 3, is_number=False),
+    Field("doubts", lambda row: named_doubts(row.doubts), 3, is_number=False),
 )

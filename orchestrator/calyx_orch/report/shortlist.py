@@ -8,14 +8,17 @@ them or all are few. Doubts: a line each, with a letter that stands in the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from calyx_orch.analysis.summary import DoubtRow, FairnessRow, FleetRow, GuestRow, Summary
 from calyx_orch.model import RunRecord
-from calyx_orch.report import facts, sharing, tables, wording
+from calyx_orch.report import facts, tables, wording
 from calyx_orch.report.tables import Field, Neighbours
+
+Row = TypeVar("Row")
 
 GUEST_ROWS_MAX = 40  # beyond this only the worst are shown
 WORST_SHOWN = 30
@@ -58,10 +61,10 @@ def fleet_fields(of: Marks) -> tuple[Field[FleetRow], ...]:
     return (*(field for field in tables.FLEET if field.title != "doubts"), last)
 
 
-def fairness_fields(of: Marks) -> tuple[Field[FairnessRow], ...]:
-    """The columns of shared places, with letters for doubts."""
-    last: Field[FairnessRow] = Field("doubt", lambda row: of.of(row.doubts), is_number=False)
-    return (*(field for field in sharing.FAIRNESS if field.title != "doubts"), last)
+def lettered(of: Marks, fields: Sequence[Field[Row]], names: Callable[[Row], Sequence[str]]) -> tuple[Field[Row], ...]:
+    """The columns of any other table, with letters for doubts."""
+    last: Field[Row] = Field("doubt", lambda row: of.of(names(row)), is_number=False)
+    return (*(field for field in fields if field.title != "doubts"), last)
 
 
 def _short_status(row: GuestRow) -> str:

@@ -121,6 +121,11 @@ class Pair:
     first: PairRow
     ratios: dict[str, PairRow]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rules that struck on either side."""
+        return _names(self.ratios.values())
+
 
 @dataclass(frozen=True)
 class FleetPair:
@@ -128,6 +133,11 @@ class FleetPair:
 
     first: FleetPairRow
     ratios: dict[str, FleetPairRow]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rules that struck on any guest."""
+        return _names(self.ratios.values())
 
 
 FLEET_PAIR: tuple[Field[FleetPair], ...] = (
@@ -141,6 +151,7 @@ FLEET_PAIR: tuple[Field[FleetPair], ...] = (
     Field("P99", lambda pair: _spread(pair, "P99"), 1),
     Field("CPU per I/O", lambda pair: _spread(pair, "CPU per I/O"), 2),
     Field("CV within run", lambda pair: _spread(pair, "CV within a run"), 3),
+    Field("doubts", lambda pair: sharing.named_doubts(pair.names), 3, is_number=False),
 )
 
 
@@ -164,6 +175,7 @@ PAIR: tuple[Field[Pair], ...] = (
         explanation="below 1: calyx was steadier",
     ),
     Field("pairs", lambda pair: str(pair.first.pairs), 7, explanation="blocks in which both were measured"),
+    Field("doubts", lambda pair: sharing.named_doubts(pair.names), 3, is_number=False),
     Field("interval", lambda pair: pair.first.interval or pair.first.reason, 8, is_number=False),
 )
 
@@ -178,6 +190,11 @@ class Neighbours:
 
     first: InterferenceRow
     metrics: dict[str, InterferenceRow]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the rules that struck on either side."""
+        return _names(self.metrics.values())
 
 
 INTERFERENCE: tuple[Field[Neighbours], ...] = (
@@ -194,6 +211,7 @@ INTERFERENCE: tuple[Field[Neighbours], ...] = (
     Field("P99 with neighbours", lambda one: _amount(one.metrics.get("P99"), "together"), 5),
     Field("P99 ratio", lambda one: _ratio(one.metrics.get("P99")), 1, explanation="1: no interference"),
     Field("pairs", lambda one: str(one.first.pairs), 6),
+    Field("doubts", lambda one: sharing.named_doubts(one.names), 3, is_number=False),
     Field("interval", lambda one: one.first.interval or one.first.reason, 8, is_number=False),
 )
 
@@ -211,7 +229,14 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
             text=f"What a guest, vm_host or storage pool keeps when its neighbours run as well. {ALONE}",
         ),
     ) if is_measured(summary) else ()  # fmt: skip
-    made = (facts.failures(record), facts.searches(record), *measured, facts.setups(record), facts.guests(record))
+    made = (
+        facts.failures(record),
+        facts.searches(record),
+        facts.settled(record),
+        *measured,
+        facts.setups(record),
+        facts.guests(record),
+    )
     return tuple(one for one in made if one is not None)
 
 
@@ -335,6 +360,10 @@ def _doubt(row: DoubtRow) -> str:
     where = f" ({names}; {wording.count_of(row.measurements, 'measurement')})" if names else ""
     remedy = f"; {row.remedy}" if row.remedy else ""
     return f"{row.label}: {row.sentence}{where}{remedy}"
+
+
+def _names(rows: Iterable[PairRow | FleetPairRow | InterferenceRow]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for row in rows for name in row.doubt_names))
 
 
 def _times(value: float | None) -> str:

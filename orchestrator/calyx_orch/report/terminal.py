@@ -24,7 +24,7 @@ from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import GuestRow, Summary
 from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.plan import PlanRow
-from calyx_orch.report import facts, patterns, screen, shortlist, tables, wording
+from calyx_orch.report import facts, patterns, screen, sharing, shortlist, tables, wording
 from calyx_orch.report.tables import Field
 
 GUESTS_ALL_MAX = 40  # beyond this a table shows the worst ones only
@@ -58,6 +58,7 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
     with screen.width(console):
         _print_table(console, _first_rows(facts.failures(record)), "guests that failed", style="red")
         _print_table(console, facts.searches(record))
+        _print_table(console, _first_rows(facts.settled(record)))
         if tables.is_measured(summary):
             fleet = tables.ordered(summary.fleet) if len({row.guest for row in summary.guests}) > 1 else ()
             _print(console, _titled("the fleet", short), shortlist.fleet_fields(of), fleet)
@@ -66,21 +67,25 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
             text = tables.not_run(summary.guests)
             _print(console, title, shortlist.guest_fields(of), rows, text=text, part=_cell)
             title = _titled("places that are shared unfairly", short)
-            _print(console, title, shortlist.fairness_fields(of), shortlist.unfair(summary))
-            _print_comparisons(console, summary, short)
+            fields = shortlist.lettered(of, sharing.FAIRNESS, lambda row: row.doubts)
+            _print(console, title, fields, shortlist.unfair(summary))
+            _print_comparisons(console, summary, short, of)
         _print_doubts(console, record, summary, of)
 
 
-def _print_comparisons(console: Console, summary: Summary, short: bool) -> None:
+def _print_comparisons(console: Console, summary: Summary, short: bool, of: shortlist.Marks) -> None:
     if shortlist.is_by_guest(summary):
-        _print(console, _titled("calyx / fio", short), tables.PAIR, tables.pairs(summary.pairs))
+        by_guest = shortlist.lettered(of, tables.PAIR, lambda pair: pair.names)
+        _print(console, _titled("calyx / fio", short), by_guest, tables.pairs(summary.pairs))
     else:
         text = "Mean ratio of the guests, in brackets the lowest and the highest guest; the report has every guest."
         title = _titled("calyx / fio over the fleet", short)
-        _print(console, title, tables.FLEET_PAIR, tables.fleet_pairs(summary.fleet_pairs), text=text)
+        whole = shortlist.lettered(of, tables.FLEET_PAIR, lambda pair: pair.names)
+        _print(console, title, whole, tables.fleet_pairs(summary.fleet_pairs), text=text)
     rows, more = shortlist.neighbours(summary)
     text = tables.ALONE if any(one.first.scope != "guest" for one in rows) else ""
-    _print(console, _titled(f"with neighbours / alone{more}", short), tables.INTERFERENCE, rows, text=text)
+    fields = shortlist.lettered(of, tables.INTERFERENCE, lambda one: one.names)
+    _print(console, _titled(f"with neighbours / alone{more}", short), fields, rows, text=text)
 
 
 def _print_doubts(console: Console, record: RunRecord, summary: Summary, of: shortlist.Marks) -> None:
@@ -155,6 +160,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "sentence": verdict.sentence(record, summary),
         "outcomes": [asdict(outcome) for outcome in record.outcomes],
         "found": [asdict(one) for one in record.found],
+        "settled": [asdict(one) for one in plan.settled],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
     }
     plain: dict[str, Any] = _plain(whole)

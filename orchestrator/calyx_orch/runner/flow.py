@@ -12,17 +12,20 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from calyx_agent.executables import Executable, available
 from calyx_orch import coordination as co
 from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
 from calyx_orch.errors import RefusedError
-from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round
+from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round, Settled
 from calyx_orch.report.live import Live
 from calyx_orch.runner import buffers, preflight, preparing, probes, resume, search
 from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
 from calyx_orch.runner.fleet import Fleet, count_of
 from calyx_orch.runner.former import DEAD_GRACE_S, past_the_dead
+from calyx_orch.runner.repeating import Repetitions
+from calyx_orch.runner.repeating import sentence as settled_sentence
 from calyx_orch.runner.rounds import RoundRunner, measurements
 from calyx_orch.runner.session import Session
 from calyx_orch.store.archive import RunFolder
@@ -80,6 +83,7 @@ class _Run:
     fleet: Fleet = field(init=False)
     planned: Plan = field(init=False)  # as in the run folder: with all guests, also those that lack an engine
 
+    executables: Mapping[str, Executable] = field(default_factory=dict)  # the agents there are: read once, not once a guest
     flushing: asyncio.Task[None] | None = None
     stopped: str = ""  # why the latest round was ended early
     first: int | None = None  # of a run that is continued: the first round to be measured
@@ -171,7 +175,8 @@ class _Run:
         self.display.state(guest.name, "connecting")
         way = await transport.connect(guest.connection, pool=self.pool)
         self.fleet.transports[guest.name] = way
-        agent = await deploy.deploy(way, guest)
+        self.executables = self.executables or available()
+        agent = await deploy.deploy(way, guest, executables=self.executables)
         session = Session(guest, agent, self._owner(), on_beat=lambda message: self.display.beat(guest.name, message))
         session.start()
         self.fleet.sessions[guest.name] = session
@@ -323,6 +328,8 @@ class _Run:
         for number, round_ in enumerate(rounds, start=1):
             if self.earlier is not None and (self.first is None or round_.index < self.first):
                 continue  # it stands
+            if not self._is_needed(round_):
+                continue
             alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
             if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.fleet.sessions), planned=planned):
                 self.notes.append(
@@ -338,7 +345,33 @@ class _Run:
             if self.stopped:
                 self.notes.append(f"stopped in round {round_.number} by the {self.stopped}")
                 return "failed"
+        for settled in self._repetitions().end(self._measured()):
+            self._tell_settled(settled)
         return "finished"
+
+    # --- repetitions that end when they are enough ---
+
+    def _is_needed(self, round_: Round) -> bool:
+        needed, settled = self._repetitions().needs(round_, self._measured())
+        if settled is not None:
+            self._tell_settled(settled)
+        return needed
+
+    def _repetitions(self) -> Repetitions:
+        def journal(event: str, more: Mapping[str, Any]) -> None:
+            self.folder.note(event, time.monotonic_ns(), **more)
+
+        return Repetitions(self.planned, journal, self._keep_planned)
+
+    def _keep_planned(self, plan: Plan) -> None:
+        self.planned = plan
+        self.folder.keep_plan(plan)
+
+    def _measured(self) -> list[Measurement]:
+        return [one for answered in self.fleet.answered.values() for one in answered]
+
+    def _tell_settled(self, settled: Settled) -> None:
+        self.live.note(settled_sentence(settled))
 
     async def _run_searches(self) -> None:
         """Each search in turn; its rounds join the plan of the run folder as they are made."""
