@@ -8,12 +8,12 @@ import traceback
 
 import typer
 
-from calyx_orch.cli import measuring, reading
+from calyx_orch.cli import measuring, reading, scheduling
 from calyx_orch.cli.app import app
 from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FAULT, EXIT_FINE, EXIT_INTERRUPTED, CalyxError, UsageError
 from calyx_orch.report.wording import printable
 
-__all__ = ["app", "main", "measuring", "reading"]
+__all__ = ["app", "main", "measuring", "reading", "scheduling"]
 
 
 def main() -> None:

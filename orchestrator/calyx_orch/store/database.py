@@ -131,6 +131,12 @@ class Store:
         with self._begin() as connection:
             return tuple(dict(row) for row in connection.execute(wanted).mappings())
 
+    def guest_states(self, run_id: str) -> dict[str, str]:
+        """How each guest of a run ended: measured, partial, lost, skipped or unknown."""
+        wanted = sa.select(tables.guest.c.guest, tables.guest.c.state).where(tables.guest.c.run_id == run_id)
+        with self._begin() as connection:
+            return {row.guest: row.state for row in connection.execute(wanted)}
+
     def latency(self, run_id: str, scope: str, name: str, workload: str, engine: str) -> tuple[Histogram, ...]:
         """The merged histograms of a place, one for each target and load."""
         where = {"run_id": run_id, "scope": scope, "name": name, "workload": workload, "engine": engine}
@@ -178,6 +184,10 @@ class Store:
         wanted = sa.select(tables.baseline.c.run_id).where(tables.baseline.c.inventory == inventory)
         with self._begin() as connection:
             return connection.execute(wanted).scalar_one_or_none()
+
+    def transaction(self, *, writes: bool = False) -> contextlib.AbstractContextManager[Connection]:
+        """One transaction of another module's statements; writers of SQLite wait for each other. UsageError as in all methods."""
+        return self._begin(writes=writes)
 
     @contextlib.contextmanager
     def _begin(self, *, writes: bool = False) -> Iterator[Connection]:

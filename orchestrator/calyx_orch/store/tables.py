@@ -1,6 +1,6 @@
 """The tables of the index. Summaries are rows; histograms and interval series are blobs (see `packing`).
 
-The run folder is the truth: every row here can be made again by `calyx-orch index`. Times are seconds since 1970, UTC.
+The run folder is the truth: every row of runs and their figures can be made again by `calyx-orch index`. Times are seconds since 1970, UTC.
 A change of these needs a migration in `migrations/versions`; a test holds the two together.
 """
 
@@ -112,4 +112,65 @@ baseline = Table(
     Column("inventory", Text, primary_key=True),
     Column("run_id", String(64), nullable=False),
     Column("set_s", Float, nullable=False),
+)
+
+inventory_copy = Table(
+    "inventory_copy",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+schedule = Table(
+    "schedule",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("settings", JSON, nullable=False),
+    Column("added_s", Float, nullable=False),
+    Column("considered_s", Float, nullable=False),  # due times up to here were decided
+    Column("paused", Integer, nullable=False),
+)
+
+# A firing is claimed by its row: two daemons cannot both put in the same due time.
+firing = Table(
+    "firing",
+    metadata,
+    Column("schedule", String(64), nullable=False),
+    Column("due_s", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("kind", String(16), nullable=False),  # planned, catch-up, by hand
+    Column("reason", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("daemon", Text, nullable=False),
+    Column("lease_s", Float, nullable=False),  # until when the daemon is believed to live
+    Column("started_s", Float),
+    Column("ended_s", Float),
+    Column("run_id", String(64)),
+    Column("folder", Text, nullable=False),
+    Column("inventory_sha256", String(64), nullable=False),
+    Column("places", JSON, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("details", JSON, nullable=False),
+    Column("notice", String(16), nullable=False),  # "", waiting, sent, given up
+    Column("notice_tries", Integer, nullable=False),
+    Column("notice_next_s", Float, nullable=False),
+    Column("notice_why", Text, nullable=False),
+    Column("message", JSON, nullable=False),
+    UniqueConstraint("schedule", "due_s"),
+    Index("ix_firing_state", "state"),
+)
+
+incident = Table(
+    "incident",
+    metadata,
+    Column("schedule", String(64), nullable=False),
+    Column("metric", String(32), nullable=False),
+    Column("series", Text, nullable=False),
+    Column("since_run", String(64), nullable=False),
+    Column("opened_run", String(64), nullable=False),
+    Column("since_at", String(40), nullable=False),
+    Column("change", Float, nullable=False),
+    Column("worse", Integer, nullable=False),
+    Column("recovered_run", String(64)),
+    UniqueConstraint("schedule", "metric", "series", "opened_run"),
 )

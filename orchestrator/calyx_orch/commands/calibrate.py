@@ -1,0 +1,41 @@
+"""`calyx-orch calibrate`: what the thresholds of incidents are worth on this very fleet."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.text import Text
+
+from calyx_orch.commands.history import METRICS
+from calyx_orch.errors import EXIT_FINE, UsageError
+from calyx_orch.report import screen
+from calyx_orch.report.wording import printable
+
+
+def show(
+    runs: tuple[str, ...], *, inventory: str | None, scope: str, engine: str, store: str | None, as_json: bool
+) -> int:
+    """Say what the thresholds are worth on this fleet. Raises UsageError when the store has no such nights."""
+    from calyx_orch.analysis import false_alarms, history, nights
+    from calyx_orch.store import database
+
+    where = {"engine": engine} | ({"inventory": inventory} if inventory is not None else {})
+    opened = database.open_store(store)
+    found: dict[str, false_alarms.Calibration] = {}
+    try:
+        wanted = {opened.find(run).run_id for run in runs}
+        for metric in ("throughput", "p99"):
+            rows = opened.trend(METRICS[metric], scope=scope, where=where)
+            series = nights.series_of(row for row in rows if not wanted or row.run_id in wanted)
+            if series:
+                found[metric] = false_alarms.calibrate(series, history.BETTER[METRICS[metric]])
+    finally:
+        opened.close()
+    if not found:
+        raise UsageError(f"the store has no nights by {scope} that fit; `calyx-orch list` shows what it has")
+    if as_json:
+        screen.deliver_json({metric: {**asdict(one), "sentence": one.sentence} for metric, one in found.items()})
+        return EXIT_FINE
+    for metric, one in found.items():
+        screen.console().print(Text(printable(f"{metric} by {scope}: {one.sentence}")), soft_wrap=True)
+    return EXIT_FINE

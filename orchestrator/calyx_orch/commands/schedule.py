@@ -1,0 +1,391 @@
+"""`calyx-orch schedule`: what runs by itself, when, and what became of it; the daemon that does it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from calyx_orch import notify, units
+from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, EXIT_MISSED, UsageError
+from calyx_orch.report import screen
+from calyx_orch.report.tables import Field
+from calyx_orch.report.wording import printable
+from calyx_orch.schedule import copying, retention, systemd, times
+from calyx_orch.schedule import daemon as daemons
+from calyx_orch.schedule.deciding import Firing, Schedule, Settings
+from calyx_orch.store import database
+from calyx_orch.store.schedules import Schedules
+
+OVERDUE_S = 600.0  # a daemon that lives has decided by then
+NAME_MAX = 60
+
+
+@contextmanager
+def schedules_of(store: str | None) -> Iterator[Schedules]:
+    """The schedules in the store, for as long as they are needed."""
+    opened = database.open_store(store)
+    try:
+        yield Schedules(opened)
+    finally:
+        opened.close()
+
+
+def add(name: str, settings: Settings, *, store: str | None) -> int:
+    """Add a schedule, and say what it will do. Raises UsageError for whatever could not work."""
+    from calyx_orch.commands import firing
+
+    if (
+        not name
+        or len(name) > NAME_MAX
+        or not all(one.isalnum() or one in "-_." for one in name)
+        or name.startswith(".")
+    ):
+        raise UsageError(f"{name!r} is no name of a schedule: letters, digits, - _ and . make one, {NAME_MAX} at most")
+    when = times.checked(settings.cron, settings.timezone)
+    retention.parse(settings.keep)
+    for reference in filter(None, (settings.notify,)):
+        notify.check(reference)
+    if settings.ping and not settings.ping.startswith(("env:", "file:")):
+        notify.secret(settings.ping)
+    if settings.inventory == "-":
+        raise UsageError("a schedule reads its inventory anew each time: name a file or a program")
+    settings = replace(
+        settings, inventory=str(Path(settings.inventory).absolute()), runs=str(Path(settings.runs).absolute())
+    )
+    copied = copying.copy(settings.inventory)
+    now_s = time.time()
+    lines = firing.yearly(copied.inventory, when.in_a_year(now_s), allow_growth=settings.allow_growth)
+    with schedules_of(store) as schedules:
+        schedules.keep_inventory(copied.text)
+        schedules.add(name, daemons.settings_row(settings), now_s)
+    next_s = when.next(now_s) or 0
+    _say(f"added {name}: next {when.local(next_s)}; runs go to {settings.runs}")
+    for line in lines:
+        _say(line)
+    _say("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
+    return EXIT_FINE
+
+
+def list_all(*, store: str | None, as_json: bool, check: bool) -> int:
+    """Show all schedules; with `check` 1 when the last firing of one failed, or one is overdue."""
+    with schedules_of(store) as schedules:
+        rows = [daemons.schedule_of(row) for row in schedules.all()]
+        last = {one.name: next(iter(_firings(schedules, one.name, 1)), None) for one in rows}
+        open_ = {
+            one.name: len([row for row in schedules.incidents(one.name, is_open=True) if row["worse"]]) for one in rows
+        }
+    now_s = time.time()
+    troubles = {one.name: _trouble(one, last[one.name], now_s) for one in rows}
+    if as_json:
+        documents = [
+            {
+                **asdict(one), "next_s": None if one.paused else one.settings.times.next(now_s), "trouble": troubles[one.name],
+                "open_incidents": open_[one.name], "last": None if (at := last[one.name]) is None else asdict(at),
+            }
+            for one in rows
+        ]  # fmt: skip
+        screen.deliver_json(documents)
+    else:
+        _show_list(rows, last, open_, troubles, now_s)
+    return EXIT_MISSED if check and any(troubles.values()) else EXIT_FINE
+
+
+def show_next(name: str, *, count: int, store: str | None) -> int:
+    """Show when a schedule is due next."""
+    with schedules_of(store) as schedules:
+        schedule = daemons.schedule_of(schedules.one(name))
+    if schedule.paused:
+        _say(f"{name} is paused: `calyx-orch schedule resume {name}`")
+    at_s: float | None = time.time()
+    for _ in range(count):
+        at_s = schedule.settings.times.next(at_s or 0)
+        if at_s is None:
+            break
+        _say(schedule.settings.times.local(at_s))
+    return EXIT_FINE
+
+
+def history(name: str, *, limit: int, store: str | None, as_json: bool) -> int:
+    """Show what became of a schedule's due times, the newest first."""
+    from calyx_orch.report import terminal
+
+    with schedules_of(store) as schedules:
+        schedule = daemons.schedule_of(schedules.one(name))
+        rows = _firings(schedules, name, limit)
+        incidents = [dict(row) for row in schedules.incidents(name)]
+    if as_json:
+        screen.deliver_json(
+            {"schedule": asdict(schedule), "firings": [asdict(one) for one in rows], "incidents": incidents}
+        )
+        return EXIT_FINE
+    when = schedule.settings.times
+    fields: tuple[Field[Firing], ...] = (
+        Field("due", lambda one: when.local(one.due_s), is_number=False),
+        Field("kind", lambda one: one.kind, 2, is_number=False),
+        Field("state", lambda one: one.state, is_number=False),
+        Field("try", lambda one: str(one.attempt), 3),
+        Field(
+            "took",
+            lambda one: units.format_duration(
+                None if one.ended_s is None or one.started_s is None else one.ended_s - one.started_s
+            ),
+            1,
+        ),
+        Field("told", _told, 1, is_number=False),
+        Field("", lambda one: one.reason or one.verdict, is_number=False),
+    )
+    terminal.show_rows(screen.console(), f"{name}, the newest first", fields, rows)
+    for row in incidents:
+        state = "open" if row["recovered_run"] is None else "recovered"
+        _say(
+            f"incident, {state}: {row['series']}: {row['metric']} {100 * row['change']:+.3g} % since {row['since_at'][:10]}"
+        )
+    return EXIT_FINE
+
+
+def pause(name: str, *, paused: bool, store: str | None) -> int:
+    """Hold a schedule, or let it go on."""
+    with schedules_of(store) as schedules:
+        schedules.pause(name, paused=paused, now_s=time.time())
+    _say(f"{name} is paused" if paused else f"{name} goes on")
+    return EXIT_FINE
+
+
+def remove(name: str, *, store: str | None) -> int:
+    """Take a schedule away; its runs stay."""
+    with schedules_of(store) as schedules:
+        schedules.remove(name)
+    _say(f"{name} is removed; its runs and their figures stay")
+    return EXIT_FINE
+
+
+def run_now(name: str, *, store: str | None) -> int:
+    """Fire a schedule here and now. Returns 0, 3 when it failed, 130 when it was interrupted."""
+    with schedules_of(store) as schedules:
+        schedule = daemons.schedule_of(schedules.one(name))
+        daemon = _daemon(schedules, store)
+        firing = daemon.claim_by_hand(schedule)
+        status = asyncio.run(_by_hand(daemon, schedule, firing))
+        if status:
+            return status
+        ended = daemons.firing_of(schedules.firing(name, firing.due_s))
+    _say(f"{name}: {ended.state}. {ended.reason or ended.verdict}".rstrip())
+    return (
+        EXIT_FINE
+        if ended.state == "finished"
+        else EXIT_INTERRUPTED
+        if ended.state == "interrupted"
+        else EXIT_GUEST_FAILED
+    )
+
+
+def daemon(*, store: str | None, once: bool) -> int:
+    """Be the daemon, until SIGTERM or SIGINT; with `once`: do what is due now, and end."""
+    with schedules_of(store) as schedules:
+        return asyncio.run(_daemon_of(_daemon(schedules, store), once=once))
+
+
+def fire(name: str, due_s: int, *, store: str | None) -> int:
+    """What a daemon starts for each firing."""
+    from calyx_orch.commands import firing
+
+    return firing.fire(name, due_s, store=store)
+
+
+def install(*, system: bool, print_only: bool, store: str | None, environment_file: str) -> int:
+    """Write and enable the units of systemd, or print them. Raises UsageError when that fails."""
+    made = _units(system=system, store=store, environment_file=environment_file)
+    files = {f"{systemd.NAME}.service": systemd.service(made), f"{systemd.NAME}.timer": systemd.timer()}
+    if print_only:
+        screen.deliver("".join(f"# {name}\n{text}\n" for name, text in files.items()))
+        return EXIT_FINE
+    control = shutil.which("systemctl")
+    if control is None or not Path("/run/systemd/system").is_dir():
+        raise UsageError(
+            "no systemd runs here: with --print the units are shown, and `calyx-orch schedule daemon` works without"
+        )
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    folder = Path("/etc/systemd/system") if system else home / "systemd" / "user"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write the units to {folder}: {error.strerror}") from error
+    scope = [] if system else ["--user"]
+    for words in (["daemon-reload"], ["enable", "--now", f"{systemd.NAME}.service", f"{systemd.NAME}.timer"]):
+        done = subprocess.run([control, *scope, *words], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise UsageError(
+                f"the units lie in {folder}, but systemctl {' '.join(words)} failed: {done.stderr.strip()}"
+            )
+    _say(f"written to {folder} and started: {', '.join(files)}")
+    if not system:
+        _say("without a login it runs only where lingering is on: `loginctl enable-linger`")
+    return EXIT_FINE
+
+
+# --- how ------------------------------------------------------------------------------------------------------------
+
+
+def _daemon(schedules: Schedules, store: str | None) -> daemons.Daemon:
+    from calyx_orch.commands import firing
+
+    environment = {
+        **os.environ,
+        database.ENVIRONMENT: store or database.default_url(),
+    }  # never on a command line: it may hold a password
+
+    async def start(schedule: Schedule, one: Firing) -> int:
+        return await firing.start(schedule, one, environment=environment)
+
+    async def tell(one: Firing) -> tuple[str, dict[str, Any]]:
+        with_settings = await asyncio.to_thread(schedules.one, one.schedule)
+        return await asyncio.to_thread(_tell, daemons.schedule_of(with_settings).settings, one)
+
+    return daemons.Daemon(schedules, start, tell, _log)
+
+
+def _tell(settings: Settings, firing: Firing) -> tuple[str, dict[str, Any]]:
+    """The message, then the ping; what is still to be told stays in the message."""
+    left = dict(firing.message)
+    if left.get("notify"):
+        if why := notify.send(settings.notify, left["title"], left["body"]):
+            return why, left
+        left["notify"] = False
+    if left.get("ping"):
+        if why := notify.ping(settings.ping):
+            return why, left
+        left["ping"] = False
+    return "", left
+
+
+async def _daemon_of(daemon: daemons.Daemon, *, once: bool) -> int:
+    stop = _stopping()
+    if once:
+        await daemon.tick()
+        await daemon.idle()
+        await daemon.tick()  # what ended is told
+        return EXIT_FINE
+    _log(f"daemon {daemon.name} is at work")
+    await daemon.run(stop)
+    _log("the daemon has ended")
+    return EXIT_FINE
+
+
+async def _by_hand(daemon: daemons.Daemon, schedule: Schedule, firing: Firing) -> int:
+    stop = asyncio.ensure_future(_stopping().wait())
+    work = asyncio.ensure_future(daemon.fired(schedule, firing))
+    await asyncio.wait({stop, work}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if not work.done():
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        return EXIT_INTERRUPTED
+    await work
+    await daemon.deliver()
+    return EXIT_FINE
+
+
+def _stopping() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def _units(*, system: bool, store: str | None, environment_file: str) -> systemd.Units:
+    """What the daemon's units say here: it may write to the store, the run folders of the schedules, and the caches."""
+    with schedules_of(store) as schedules:
+        runs = [daemons.schedule_of(row).settings.runs for row in schedules.all()]
+    url = store or database.default_url()
+    writes = [str(Path(url.removeprefix("sqlite:///")).absolute().parent)] if url.startswith("sqlite:///") else []
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
+    writes = list(dict.fromkeys([*writes, *runs, str(cache)]))
+    for path in writes:
+        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    command = [str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "calyx-orch" else sys.executable]
+    command += [] if command[0].endswith("calyx-orch") else ["-m", "calyx_orch.cli"]
+    command += ["schedule", "daemon"]
+    if store is not None or not environment_file:
+        if database.shown(url) != url:
+            raise UsageError(
+                "the store's address holds a password, which no unit may hold: put CALYX_ORCH_STORE=... into a file of mode 0600 "
+                "and name that with --environment-file"
+            )
+        command += ["--store", url]
+    import getpass
+
+    return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
+
+
+def _show_list(
+    rows: list[Schedule], last: dict[str, Firing | None], open_: dict[str, int], troubles: dict[str, str], now_s: float
+) -> None:
+    from calyx_orch.report import terminal
+
+    def next_of(one: Schedule) -> str:
+        due_s = one.settings.times.next(now_s)
+        return "paused" if one.paused else "never" if due_s is None else one.settings.times.local(due_s)
+
+    def last_of(one: Schedule) -> str:
+        firing = last[one.name]
+        return "" if firing is None else f"{firing.state}, due {one.settings.times.local(firing.due_s)}"
+
+    fields: tuple[Field[Schedule], ...] = (
+        Field("schedule", lambda one: one.name, is_number=False),
+        Field("cron", lambda one: f"{one.settings.cron} {one.settings.timezone}", 1, is_number=False),
+        Field("next", next_of, is_number=False),
+        Field("last", last_of, is_number=False),
+        Field("open", lambda one: str(open_[one.name]), explanation="regressions that are open"),
+        Field("inventory", lambda one: one.settings.inventory, 2, is_number=False),
+        Field("trouble", lambda one: troubles[one.name], is_number=False),
+    )
+    if not rows:
+        _say("there is no schedule: `calyx-orch schedule add NAME INVENTORY --cron '30 2 * * *'` adds one")
+    terminal.show_rows(screen.console(), "schedules", fields, rows)
+
+
+def _trouble(schedule: Schedule, last: Firing | None, now_s: float) -> str:
+    """What a monitor is to hear of a schedule; "": it is well."""
+    due_s = schedule.settings.times.next(max(schedule.considered_s, schedule.added_s))
+    if not schedule.paused and due_s is not None and now_s - due_s > OVERDUE_S:
+        return f"overdue since {schedule.settings.times.local(due_s)}: no daemon is at work"
+    if last is not None and last.state in ("failed", "interrupted", "skipped", "missed"):
+        return f"the last firing was {last.state}: {last.reason}"
+    if last is not None and last.notice in ("waiting", "given up") and last.notice_why:
+        return f"nobody could be told: {last.notice_why}"
+    return ""
+
+
+def _told(one: Firing) -> str:
+    tries = f" after {one.notice_tries} tries" if one.notice_tries > 1 else ""
+    return f"{one.notice}{tries}{one.notice_why and f': {one.notice_why}'}"
+
+
+def _firings(schedules: Schedules, name: str, limit: int) -> list[Firing]:
+    return [daemons.firing_of(row) for row in schedules.firings(name, limit=limit)]
+
+
+def _say(text: str) -> None:
+    screen.console().print(Text(printable(text)), soft_wrap=True)
+
+
+def _log(text: str) -> None:
+    """A line for the journal, at once."""
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {printable(text)}\n")
+    sys.stderr.flush()

@@ -1,0 +1,230 @@
+"""What comes after the run of a firing, in order: history, the suspects measured again, incidents, guests, retention, verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from calyx_orch.analysis import false_alarms, history, nights
+from calyx_orch.analysis.history import BETTER, History
+from calyx_orch.analysis.nights import Told, Tonight
+from calyx_orch.analysis.scopes import ScopeRow, scope_rows
+from calyx_orch.model import RunRecord
+from calyx_orch.schedule import retention
+from calyx_orch.schedule.deciding import Firing, Schedule
+from calyx_orch.store.database import NightRow, Store
+from calyx_orch.store.schedules import Schedules
+
+METRICS = ("throughput_bytes_per_s", "p99_ns")
+ENGINE = "calyx"
+LOST = frozenset({"lost", "skipped", "partial", "unknown"})
+
+Again = Callable[[tuple[str, ...]], RunRecord | str]
+
+
+@dataclass(frozen=True)
+class Night:
+    """What a night came to: the verdict, what is news, findings as sentences, and notes (cleared suspects, calibration, retention)."""
+
+    verdict: str
+    news: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    again: dict[str, Any] = field(default_factory=dict)
+
+
+def after(
+    store: Store, schedule: Schedule, firing: Firing, record: RunRecord, *, measure_again: Again, now_s: float,
+    changed: tuple[str, ...] = (),
+) -> Night:  # fmt: skip
+    """Judge a night whose run is in the store, and write down its incidents.
+
+    `measure_again` measures the workloads it is given once more and gives the run, or says why not; `changed` is what is
+    different about the inventory.
+    """
+    schedules = Schedules(store)
+    runs = _runs(schedules, schedule.name, record.run_id)
+    histories = {metric: _history(store, metric, runs) for metric in METRICS}
+    told = [_told(row) for row in schedules.incidents(schedule.name)]
+    first = _tonight(histories, told, {}, record.run_id)
+    again, notes = _again(first, histories, measure_again)
+    found = _tonight(histories, told, again, record.run_id) if again else first
+    _keep(schedules, schedule.name, found)
+    lost = _lost_twice(store, schedule, record)
+    news = (*_news(found), *lost, *(f"the inventory has changed: {line}" for line in changed))
+    findings = sorted(
+        (one for one in _each(found, "findings")), key=lambda one: (one.kind == "suspect", -abs(one.change))
+    )
+    notes += [f"measured again and cleared: {name}" for night in found.values() for name in night.cleared]
+    notes.append(calibration(histories[METRICS[0]]).sentence)
+    notes += _retention(store, schedule, record, runs, found, now_s)
+    return Night(
+        _verdict(found, record), news, tuple(one.sentence for one in findings), tuple(notes),
+        {name: value for values in again.values() for name, value in values.items()},
+    )  # fmt: skip
+
+
+def calibration(found: History) -> false_alarms.Calibration:
+    """What the thresholds are worth on the nights of a history."""
+    series = {f"{track.name} {track.what}": track.values for track in found.tracks}
+    return false_alarms.calibrate(series, BETTER[found.metric])
+
+
+def workloads_of(names: Iterable[str], found: History) -> tuple[str, ...]:
+    """The workloads of series, by the names of these."""
+    by_name = {f"{track.name} {track.what}": track.what.split(" ")[0] for track in found.tracks}
+    return tuple(dict.fromkeys(by_name[name] for name in names if name in by_name))
+
+
+# --- how ------------------------------------------------------------------------------------------------------------
+
+
+def _runs(schedules: Schedules, name: str, tonight: str) -> frozenset[str]:
+    """The runs of a schedule that ended well, and tonight's."""
+    rows = schedules.firings(name)
+    return frozenset({row["run_id"] for row in rows if row["run_id"] and row["state"] == "finished"} | {tonight})
+
+
+def _history(store: Store, metric: str, runs: frozenset[str]) -> History:
+    """By vm_host, else by guest where no guest has one."""
+    rows: list[NightRow] = []
+    for scope in ("vm_host", "guest"):
+        rows = [row for row in store.trend(metric, scope=scope, where={"engine": ENGINE}) if row.run_id in runs]
+        if rows:
+            break
+    return history.history(metric, nights.nights_of(rows))
+
+
+def _told(row: Mapping[str, Any]) -> Told:
+    return Told(
+        row["metric"], row["series"], row["since_run"], row["opened_run"], row["since_at"], row["change"], bool(row["worse"]),
+        row["recovered_run"],
+    )  # fmt: skip
+
+
+def _tonight(
+    histories: Mapping[str, History], told: list[Told], again: Mapping[str, Mapping[str, float | None]], run_id: str
+) -> dict[str, Tonight]:
+    return {
+        metric: nights.tonight(
+            found, [one for one in told if one.metric == metric], again.get(metric, {}), run_id=run_id
+        )
+        for metric, found in histories.items()
+    }
+
+
+def _again(
+    found: Mapping[str, Tonight], histories: Mapping[str, History], measure_again: Again
+) -> tuple[dict[str, dict[str, float | None]], list[str]]:
+    """Measure the workloads of all suspects once more; their second figures by metric and series, and what is to be noted."""
+    wanted = tuple(
+        dict.fromkeys(name for metric, night in found.items() for name in workloads_of(night.again, histories[metric]))
+    )
+    if not wanted:
+        return {}, []
+    record = measure_again(wanted)
+    if isinstance(record, str):
+        return {}, [f"suspects were not measured again: {record}"]
+    rows = scope_rows(record)
+    values: dict[str, dict[str, float | None]] = {}
+    for metric, night in found.items():
+        by_name = {f"{row.name} {_what(row)}": getattr(row, metric) for row in rows if row.engine == ENGINE}
+        values[metric] = {name: by_name.get(name) for name in night.again}
+    return values, [f"measured again: {', '.join(wanted)} ({record.folder})"]
+
+
+def _what(row: ScopeRow) -> str:
+    """As `NightRow.what` says it."""
+    return f"{row.workload} {row.target} {row.load} {row.engine}"
+
+
+def _keep(schedules: Schedules, name: str, found: Mapping[str, Tonight]) -> None:
+    def rows(kind: str) -> list[Mapping[str, Any]]:
+        return [{**asdict(one), "worse": int(one.worse)} for one in _each(found, kind)]
+
+    schedules.keep_incidents(name, rows("opened"), rows("recovered"), rows("still_open"))
+
+
+def _each(found: Mapping[str, Tonight], kind: str) -> list[Any]:
+    return [one for night in found.values() for one in getattr(night, kind)]
+
+
+def _news(found: Mapping[str, Tonight]) -> Iterable[str]:
+    said = {(one.metric, one.series): one.sentence for one in _each(found, "findings")}
+    for one in _each(found, "opened"):
+        kind = "regression opened" if one.worse else "got better"
+        yield f"{kind}: {said.get((one.metric, one.series), one.sentence)}"
+    for one in _each(found, "recovered"):
+        yield f"recovered: {one.series}: {nights.WORDS.get(one.metric, one.metric)}, open since {one.since_at[:10]}"
+    for metric, night in found.items():
+        for name in night.confirmed:
+            yield f"worse tonight, measured twice: {said[metric, name]}"
+
+
+def _verdict(found: Mapping[str, Tonight], record: RunRecord) -> str:
+    open_ = [one for one in (*_each(found, "opened"), *_each(found, "still_open")) if one.worse]
+    counts = (
+        (len(open_), "regression open", "regressions open"),
+        (len(_each(found, "opened")), "opened tonight", "opened tonight"),
+        (len(_each(found, "recovered")), "recovered", "recovered"),
+        (len(_each(found, "confirmed")), "worse tonight and measured twice", "worse tonight and measured twice"),
+        (len(_each(found, "cleared")), "suspect cleared by measuring again", "suspects cleared by measuring again"),
+        (len(_each(found, "again")), "suspect not measured again", "suspects not measured again"),
+    )
+    parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
+    measured = sum(outcome.state == "measured" for outcome in record.outcomes)
+    parts.append(f"{measured} of {len(record.outcomes)} guests measured")
+    return "; ".join(parts if open_ or len(parts) > 1 else ["nothing changed", *parts]).capitalize() + "."
+
+
+def _lost_twice(store: Store, schedule: Schedule, record: RunRecord) -> list[str]:
+    """Guests that were not measured whole tonight nor in the night before."""
+    now = {outcome.guest: outcome for outcome in record.outcomes if outcome.state in LOST}
+    rows = Schedules(store).firings(schedule.name, states=("finished", "failed"), limit=5)
+    before = next((row["run_id"] for row in rows if row["run_id"] and row["run_id"] != record.run_id), None)
+    if not now or before is None:
+        return []
+    lost = {name for name, state in store.guest_states(before).items() if state in LOST}
+    return [
+        f"guest {name} was lost twice in a row: {outcome.step}: {outcome.reason}".rstrip(": ")
+        for name, outcome in now.items()
+        if name in lost
+    ]
+
+
+def _retention(
+    store: Store,
+    schedule: Schedule,
+    record: RunRecord,
+    runs: frozenset[str],
+    found: Mapping[str, Tonight],
+    now_s: float,
+) -> list[str]:
+    if not schedule.settings.keep:
+        return []
+    keep = retention.parse(schedule.settings.keep)
+    baseline = store.baseline(record.plan.inventory.source or record.plan.inventory.name)
+    open_ = [*_each(found, "opened"), *_each(found, "still_open")]
+    spared = frozenset(
+        {record.run_id, baseline or "", *(run for one in open_ for run in (one.since_run, one.opened_run))}
+    )
+    mine = [retention.Night(row.run_id, Path(row.folder), row.started_s) for row in store.runs() if row.run_id in runs]
+    raw, whole = retention.expired(mine, keep, now_s, spared)
+    notes, gone = [], [0, 0]
+    for at, (expired, act) in enumerate(((raw, retention.remove_raw), (whole, retention.remove_whole))):
+        for night in expired:
+            try:
+                gone[at] += act(night)
+                if at == 1:
+                    store.forget(night.run_id)
+            except OSError as error:
+                notes.append(
+                    f"kept beyond its time, as it cannot be removed: {night.folder}: {error.strerror or error}"
+                )
+    if any(gone):
+        notes.append(
+            f"removed by --keep {schedule.settings.keep!r}: raw answers of {gone[0]} nights, {gone[1]} nights whole"
+        )
+    return notes
