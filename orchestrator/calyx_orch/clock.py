@@ -35,18 +35,34 @@ class Probe:
         """How long the answer took."""
         return self.received_ns - self.sent_ns
 
+    @property
+    def middle_ns(self) -> int:
+        """The middle of the round trip, on the controller's clock."""
+        return self.sent_ns + self.round_trip_ns // 2
+
 
 def estimate(probes: Sequence[Probe]) -> ClockBound:
     """The offset by the probe with the shortest round trip, wrong by at most half of it plus the clocks' resolution.
 
     Probes that end before they begin are no evidence and are left out. Raises AgentError when none is left.
     """
+    best = _quickest(probes)
+    return ClockBound(best.guest_ns - best.middle_ns, (best.round_trip_ns + 1) // 2 + RESOLUTION_NS)
+
+
+def taken_at(probes: Sequence[Probe]) -> int:
+    """The instant of the controller's clock that an estimate of these probes holds at: clocks drift while others are asked.
+
+    Raises AgentError as `estimate` does.
+    """
+    return _quickest(probes).middle_ns
+
+
+def _quickest(probes: Sequence[Probe]) -> Probe:
     usable = [probe for probe in probes if probe.round_trip_ns >= 0]
     if not usable:
         raise AgentError("no usable clock probe", step="clock")
-    best = min(usable, key=lambda probe: probe.round_trip_ns)
-    middle_ns = best.sent_ns + best.round_trip_ns // 2
-    return ClockBound(best.guest_ns - middle_ns, (best.round_trip_ns + 1) // 2 + RESOLUTION_NS)
+    return min(usable, key=lambda probe: probe.round_trip_ns)
 
 
 def combine(

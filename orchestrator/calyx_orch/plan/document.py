@@ -11,16 +11,18 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from calyx_orch.documents.spread import spread
 from calyx_orch.errors import FormatError
 from calyx_orch.model import Plan
 
 FORMAT = "calyx-orch-plan/1"
+LEVELS = 4  # with lines of their own: a round, a layout, a guest of the inventory is one line
 FORMATS_READ = (FORMAT, 1)  # 1: as it was called at first
 
 
 def to_json(plan: Plan) -> str:
     """The plan as JSON text; `from_json` gives an equal plan."""
-    return json.dumps({"format": FORMAT, "plan": _encode(plan)}, ensure_ascii=False, allow_nan=False, indent=1)
+    return spread({"format": FORMAT, "plan": _encode(plan)}, LEVELS, ascii_only=False, nan=False)
 
 
 def from_json(text: str) -> Plan:

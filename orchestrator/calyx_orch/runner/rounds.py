@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -22,8 +23,10 @@ from calyx_orch.plan import cost
 from calyx_orch.runner.session import Arrival, Session
 
 PROBES = 20
-PROBES_AT_ONCE = 4  # on a path that answers at once; guests far away leave the loop idle in between
-PROBES_AT_ONCE_MAX = 64
+PROBES_FIRST = 3  # to learn how far a guest is
+PROBES_AT_ONCE = 4  # while that is not known
+PROBES_AT_ONCE_MAX = 64  # of guests far away, which leave the loop idle in between
+NEAR_NS = 1_000_000  # a round trip that others would lengthen: guests as near as that are probed one after another
 PROBE_SHARE_NS = 250_000  # of a round trip for each guest that is probed meanwhile
 RESTED_NS = int(cost.REST_S * 1e9)
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
@@ -80,7 +83,9 @@ class RoundRunner:
         with self._timed("lost_time"):
             await self._probe_lost_time()
         with self._timed("clocks_before"):
-            await self._each(self._probe_before, at_once=self._probed_at_once())
+            await self._each(self._learn_distance, at_once=PROBES_AT_ONCE)
+            gate = self._probe_gate()
+            await self._each(functools.partial(self._probe_before, gate))
         try:
             with self._timed("round"):
                 progress = await self._coordinate()
@@ -146,14 +151,21 @@ class RoundRunner:
             for guest in guests[1:]:
                 guest.lost_time = guests[0].lost_time
 
-    def _probed_at_once(self) -> int:
-        """How many clocks are asked side by side: the more, the longer the quickest of the answers took in the last round."""
-        trips_ns = [2 * one.session.clock_bound_ns for one in self._guests.values()]
-        return max(PROBES_AT_ONCE, min(PROBES_AT_ONCE_MAX, min(trips_ns, default=0) // PROBE_SHARE_NS))
+    async def _learn_distance(self, guest: GuestRound) -> None:
+        if not guest.session.clock_bound_ns:
+            guest.session.clock_bound_ns = clock.estimate(await guest.session.probe_clock(PROBES_FIRST)).bound_ns
 
-    async def _probe_before(self, guest: GuestRound) -> None:
-        guest.before = clock.estimate(await guest.session.probe_clock(PROBES))
-        guest.before_at_ns = time.monotonic_ns()
+    def _probe_gate(self) -> Callable[[GuestRound], asyncio.Semaphore]:
+        """Whose clocks are asked side by side: near ones alone, far ones the more, the longer the quickest of them takes."""
+        trips_ns = {name: 2 * one.session.clock_bound_ns for name, one in self._guests.items()}
+        far_ns = min((trip for trip in trips_ns.values() if trip > NEAR_NS), default=0)
+        near, far = asyncio.Semaphore(1), asyncio.Semaphore(max(1, min(PROBES_AT_ONCE_MAX, far_ns // PROBE_SHARE_NS)))
+        return lambda guest: far if trips_ns[guest.session.guest.name] > NEAR_NS else near
+
+    async def _probe_before(self, gate: Callable[[GuestRound], asyncio.Semaphore], guest: GuestRound) -> None:
+        async with gate(guest):
+            probes = await guest.session.probe_clock(PROBES)
+            guest.before, guest.before_at_ns = clock.estimate(probes), clock.taken_at(probes)
         guest.session.clock_bound_ns = guest.before.bound_ns
 
     # --- the round itself ---
@@ -306,11 +318,11 @@ class RoundRunner:
         """The clocks once more, and everything each guest said."""
         reported = [self._guests[name] for name in progress.named(co.GuestState.REPORTED)]
         answers: dict[str, Answers] = {}
-        gate = asyncio.Semaphore(self._probed_at_once())
+        gate = self._probe_gate()
 
         async def finish(guest: GuestRound) -> None:
             documents = dict(guest.session.documents)
-            async with gate:
+            async with gate(guest):
                 bound = await self._clock_at_start(guest)
             answers[guest.session.guest.name] = Answers(
                 messages=dict(guest.messages),
@@ -327,10 +339,11 @@ class RoundRunner:
 
     async def _clock_at_start(self, guest: GuestRound) -> ClockBound:
         try:
-            after = clock.estimate(await guest.session.probe_clock(PROBES))
+            probes = await guest.session.probe_clock(PROBES)
+            after, after_at_ns = clock.estimate(probes), clock.taken_at(probes)
         except CalyxError:
             return guest.before  # the guest ended after its report; the bound of before the round stands
-        return clock.combine(guest.before, guest.before_at_ns, after, time.monotonic_ns(), guest.start_ns)
+        return clock.combine(guest.before, guest.before_at_ns, after, after_at_ns, guest.start_ns)
 
 
 def _told(error: Exception) -> str:

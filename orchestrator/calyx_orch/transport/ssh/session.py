@@ -21,7 +21,8 @@ from calyx_orch.transport.put import check_put, put_command
 HELD_BYTES_MAX = 1024 * 1024  # lines not yet received; above it the guest is made to wait
 OPEN_TIMEOUT_S = 20.0
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+-][A-Za-z0-9_./:@,+= -]*")
-_SAFE_IN_PRINTF = re.compile(rb"[A-Za-z0-9_./:@,+= -]")
+_SAFE_IN_PRINTF = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@,+= -")
+_ESCAPES = {number: f"\\0{number:03o}" for number in range(256) if number not in _SAFE_IN_PRINTF}
 
 
 def command_line(argv: Sequence[str]) -> str:
@@ -33,11 +34,8 @@ def command_line(argv: Sequence[str]) -> str:
     line = "exec " + shlex.join(argv)
     if _PLAIN.fullmatch(line):
         return line
-    escaped = b"".join(
-        byte if _SAFE_IN_PRINTF.fullmatch(byte) else b"\\0%03o" % byte[0]
-        for byte in (bytes([number]) for number in line.encode("utf-8", "surrogateescape"))
-    )
-    return f'exec /bin/sh -c \'eval "$(printf %b "{escaped.decode()}")"\''
+    escaped = line.encode("utf-8", "surrogateescape").decode("latin-1").translate(_ESCAPES)
+    return f'exec /bin/sh -c \'eval "$(printf %b "{escaped}")"\''
 
 
 class Turns:
