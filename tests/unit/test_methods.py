@@ -21,6 +21,7 @@ SECTIONS = {
     rows.DoubtRow: "Doubts",
     rows.FairnessRow: "Fairness",
     rows.PartsRow: "Variance",
+    rows.SteadyRow: "Steady state",
 }
 
 

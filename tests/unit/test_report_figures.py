@@ -34,7 +34,7 @@ def legend_of(figure: Any) -> list[str]:
     return [trace.name for trace in figure.data if trace.showlegend]
 
 
-def test_there_are_the_seven_figures_and_each_has_options_with_defaults() -> None:
+def test_there_are_the_eight_figures_and_each_has_options_with_defaults() -> None:
     assert figures.names() == (
         "calyx_vs_fio",
         "cpu_split",
@@ -42,6 +42,7 @@ def test_there_are_the_seven_figures_and_each_has_options_with_defaults() -> Non
         "interference",
         "latency_distribution",
         "p99_by_guest",
+        "steady",
         "throughput_over_time",
     )
     for name in figures.names():
@@ -231,3 +232,19 @@ def test_the_title_says_why_a_repetition_was_picked() -> None:
         assert any(told in (title or "") for title in titles)
         assert any("roughest" in (title or "") for title in titles) == (picked == "roughest")
     assert "(log)" in drawn(frame, "p99_by_guest").layout.yaxis.title.text
+
+
+def test_the_window_of_a_steady_state_is_drawn_over_the_rounds_of_the_fleet() -> None:
+    """Eight rounds of calyx: the last five are shaded, with the allowed range around their mean and the line through them."""
+    record = run_record(4, per_host=2, blocks=4, runtime_s=60.0)
+    summary = summarise(record)
+    row = next(one for one in summary.steady if not one.guest and one.engine == "calyx")
+    assert (row.rounds, row.verdict, row.window_first, row.window_last) == (8, "steady", 3, 7)
+    drawn = figures.load("steady")(frame_of(record, summary))
+    points = next(trace for trace in drawn.data if trace.mode == "lines+markers")
+    assert list(points.y) == pytest.approx([value / 1e6 for value in row.values])
+    dashed = [trace for trace in drawn.data if trace.line.dash == "dash"]
+    assert row.mean is not None
+    assert [trace.y[0] for trace in dashed[:2]] == pytest.approx([0.9 * row.mean / 1e6, 1.1 * row.mean / 1e6])
+    assert (drawn.layout.shapes[0].x0, drawn.layout.shapes[0].x1) == (3.5, 8.5)
+    assert any("steady" in note.text for note in drawn.layout.annotations)

@@ -505,3 +505,42 @@ def test_a_pair_that_the_place_in_the_block_could_explain_is_doubtful() -> None:
     (doubt,) = [doubt for doubt in summary.doubts if doubt.name == "place"]
     assert doubt.label == "place 10 %"
     assert doubt.guests == ("vm1",)
+
+
+def rounds_at(*rates: float, series: Sequence[float] | None = None) -> RunRecord:
+    """One guest alone in its fleet: a round of each rate, 100 s apart."""
+    rounds, found = [], []
+    for block, iops in enumerate(rates):
+        rounds.append(round_(block, ["vm1"], block=block))
+        one = measurement(GUESTS[0], rounds[-1], iops, start_s=10.0 + 100 * block, start_line_ns=100 * block * 10**9)
+        if series is not None and one.series is not None:
+            column = tuple(4096 * iops * value / 10 for value in series)
+            one = replace(one, series=replace(one.series, read_bytes=column))
+        found.append(one)
+    return record(GUESTS[:1], rounds, found)
+
+
+@pytest.mark.parametrize(
+    ("rates", "verdict", "words"),
+    [
+        ((1000, 1010, 1000, 990, 1000), "steady", "range 2 %"),
+        ((1000, 900, 1300, 800, 1000), "not steady", "range 50 %"),
+        ((1000, 1010, 1000, 990), "not enough rounds", "4 of 5"),
+        ((2000, 2010, 1000, 990, 1000, 1001), "burst", "t = 200 s from the first"),
+    ],
+)
+def test_rounds_are_steady_or_not_or_end_a_burst(rates: Sequence[float], verdict: str, words: str) -> None:
+    (row,) = summarise(rounds_at(*rates)).steady
+    assert row.verdict == verdict
+    assert words in row.why
+    assert (row.burst_at_s, row.burst_round) == ((200.0, 2) if verdict == "burst" else (None, None))
+
+
+def test_a_credit_that_is_exhausted_in_every_round_is_a_burst_at_its_time() -> None:
+    """20 s after the window's start, which is 10 s after the start line, the rate halves."""
+    series = [1.5] * 200 + [0.75] * 400
+    summary = summarise(rounds_at(1000, 1000, 1000, 1000, 1000, series=series))
+    (row,) = summary.steady
+    assert (row.verdict, row.unsteady) == ("burst", 5)
+    assert row.burst_at_s == pytest.approx(30.0, abs=1.0)
+    assert "plateau" in summary.guests[0].doubt_names

@@ -300,6 +300,7 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
         "fleet_pairs",
         "fairness",
         "parts",
+        "steady",
         "sentence",
     }
 

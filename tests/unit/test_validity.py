@@ -56,6 +56,12 @@ def idle(intervals: int, *, ios: float = 100.0, before: int = 100) -> Series:
     return Series(100_000_000, column, tuple(4096 * value for value in column), zeros, zeros)
 
 
+def levels(first: float, then: float) -> Series:
+    """60 s of 100 ms intervals, the first 15 s at another level."""
+    column = (first,) * 150 + (then,) * 450
+    return Series(100_000_000, column, tuple(4096 * value for value in column), (0.0,) * 600, (0.0,) * 600)
+
+
 def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: Any) -> Context:
     """A round that writes onto a file system."""
     one = replace(ROUND, engine=engine, workload=replace(WORKLOAD, rw=Rw.RANDWRITE, **changes))
@@ -95,6 +101,8 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
         ("cache", "cache below", context(facts=truth(cold_read_ns=90_000, hot_read_ns=30_000))),
         ("stalled", "stalled 3.0 s", of(series=idle(30))),
         ("compressible", "compressible", written("btrfs", "rw,relatime,ssd,compress=zstd:3,subvol=/")),
+        ("plateau", "fell at 25 s", of(series=levels(1000.0, 600.0))),
+        ("unsteady", "not steady", of(series=levels(700.0, 1000.0))),
         ("flush", "flush at once", context(round=DURABLE, facts=truth(flush_write_ns=149_999))),
     ],
 )
@@ -130,6 +138,7 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         buffered(files=1 << 20, memory=1 << 30, direct=True),
         replace(buffered(files=1 << 20, memory=1), facts={}),
         of(series=idle(4)),
+        of(series=levels(1100.0, 1000.0)),
         of(series=None),
         written("btrfs", "rw,compress=no"),
         written("btrfs", "rw,ssd"),

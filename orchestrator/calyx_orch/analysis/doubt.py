@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from calyx_orch.model import Measurement, Round
+from calyx_orch.analysis import steady
+from calyx_orch.model import NANOSECONDS, Measurement, Round
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,14 @@ class Context:
     facts: Mapping[str, Any] = field(default_factory=dict)
     prepared: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
+
+    @cached_property
+    def inside(self) -> steady.Within | None:
+        """Whether the measurement is steady in itself, by the whole intervals of its own window; None without enough of them."""
+        series, window_ns = self.measurement.series, self.measurement.window_ns
+        if series is None or window_ns <= 0:
+            return None
+        return steady.within(series.total_bytes[: window_ns // series.interval_ns], series.interval_ns / NANOSECONDS)
 
 
 def union(given: Iterable[Doubt]) -> tuple[Doubt, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from calyx_orch.analysis import validity, variation, window
+from calyx_orch.analysis import steady, validity, variation, window
 from calyx_orch.analysis.histogram import merge, percentile_or_none
 from calyx_orch.model import Histogram, Measurement, Round, RunRecord
 
@@ -15,7 +15,8 @@ from calyx_orch.model import Histogram, Measurement, Round, RunRecord
 class Figures:
     """What one guest did in one round: rates in the common window, the CV over its intervals, CPU, and the doubts.
 
-    `intervals` are the bytes of each whole interval in the common window, empty without a series.
+    `intervals` are the bytes of each whole interval in the common window, empty without a series; `steadiness` is of the guest's own
+    window, None without enough intervals.
     """
 
     measurement: Measurement
@@ -24,6 +25,7 @@ class Figures:
     cv_within_run: variation.Variation
     doubts: tuple[validity.Doubt, ...]
     intervals: tuple[float, ...] = ()
+    steadiness: steady.Within | None = None
 
     @property
     def latency(self) -> Histogram:
@@ -91,18 +93,17 @@ def _played(
     for measurement in good:
         facts = record.facts.get(measurement.guest, {})
         prepared = facts.get("prepared")
-        found = validity.doubts(
-            validity.Context(
-                measurement=measurement,
-                round=round_,
-                peers=tuple(measurements),
-                overlap=common.overlap if len(good) > 1 else None,
-                facts=facts,
-                prepared=prepared.get(round_.target, {}) if isinstance(prepared, dict) else {},
-                path=paths.get((measurement.guest, round_.target), ""),
-            )
+        context = validity.Context(
+            measurement=measurement,
+            round=round_,
+            peers=tuple(measurements),
+            overlap=common.overlap if len(good) > 1 else None,
+            facts=facts,
+            prepared=prepared.get(round_.target, {}) if isinstance(prepared, dict) else {},
+            path=paths.get((measurement.guest, round_.target), ""),
         )
-        figures.append(_figures(measurement, common.window, found))
+        found = _figures(measurement, common.window, validity.doubts(context))
+        figures.append(replace(found, steadiness=context.inside))
     failed = tuple(measurement for measurement in measurements if measurement.status != "ok")
     return Played(round_, tuple(figures), failed, common.overlap, common.clock_errors)
 

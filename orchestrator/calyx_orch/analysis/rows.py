@@ -243,6 +243,37 @@ class PartsRow:
 
 
 @dataclass(frozen=True)
+class SteadyRow:
+    """Whether what was measured was steady: one guest, or the fleet (`scope`, as in its row), over the rounds of a key.
+
+    `verdict` is `steady`, `not steady`, `burst`, or `not enough rounds`. `values` are the throughputs of its rounds, in order;
+    `window_first` and `window_last` (from 0) are the places of the last five of them, `range_share` and `slope_share` theirs. `unsteady`
+    counts rounds that were not steady in themselves. Of a burst `burst_at_s` is when it ended: from the start line of a round, or, with a
+    `burst_round` (from 0, the first after it), from that of the first of these rounds.
+    """
+
+    scope: str
+    guest: str
+    target: str
+    workload: str
+    engine: str
+    load: str
+    verdict: str
+    why: str
+    rounds: int
+    values: tuple[float, ...]
+    window_first: int | None
+    window_last: int | None
+    mean: float | None
+    range_share: float | None
+    slope_share: float | None
+    unsteady: int
+    burst_at_s: float | None
+    burst_round: int | None
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DoubtRow:
     """One rule that struck: its label at its worst, a sentence, a remedy, on which guests, and in how many measurements."""
 
@@ -267,3 +298,4 @@ class Summary:
     fleet_pairs: tuple[FleetPairRow, ...] = ()
     fairness: tuple[FairnessRow, ...] = ()
     parts: tuple[PartsRow, ...] = ()
+    steady: tuple[SteadyRow, ...] = ()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from calyx_orch.analysis import bootstrap, comparisons, fleet, rounds, tails, validity, variation
+from calyx_orch.analysis import bootstrap, comparisons, fleet, rounds, steadiness, tails, validity, variation
 from calyx_orch.analysis import places as of_places
 from calyx_orch.analysis.cells import Cell, cells_of
 from calyx_orch.analysis.histogram import percentile_or_none
@@ -25,6 +25,7 @@ from calyx_orch.analysis.rows import (
     InterferenceRow,
     PairRow,
     PartsRow,
+    SteadyRow,
     Summary,
     WayRow,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "InterferenceRow",
     "PairRow",
     "PartsRow",
+    "SteadyRow",
     "Summary",
     "WayRow",
     "summarise",
@@ -65,6 +67,7 @@ def summarise(record: RunRecord) -> Summary:
         places=tuple(comparisons.place_rows(cells)),
         doubts=(*_doubt_rows(played), *filter(None, [comparisons.place_doubts(pairs)])),
         fairness=tuple(of_places.fairness_rows(record, fleets)),
+        steady=tuple(steadiness.rows(cells, fleets)),
         parts=tuple(of_places.parts_rows(record, fleets)),
     )
 

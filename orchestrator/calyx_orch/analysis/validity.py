@@ -292,6 +292,39 @@ def window_is_off(context: Context) -> Doubt | None:
     )
 
 
+def plateau(context: Context) -> Doubt | None:
+    """The rate fell once within the round and stayed down: a burst credit, a cache or a thermal limit was exhausted."""
+    found = context.inside
+    if found is None or found.fall is None or found.fall_s is None or below.stalled(context) is not None:
+        return None
+    at_s = found.fall_s + (context.measurement.window_start_ns - context.measurement.start_line_ns) / NANOSECONDS
+    lost = 1 - found.fall.after / found.fall.before
+    return Doubt(
+        "plateau",
+        f"fell at {at_s:.0f} s",
+        f"{at_s:.0f} s after the start line the rate fell by {100 * lost:.0f} % and stayed there: a cache or credit was exhausted, or the "
+        "storage throttles",
+        "measure what follows alone (precondition, or a longer ramp_time), or take the figures as those of both",
+        lost,
+    )
+
+
+def unsteady(context: Context) -> Doubt | None:
+    """Within the round the rate wandered by more than SNIA's window of fifths allows, without one fall."""
+    found = context.inside
+    if found is None or found.verdict != "not steady" or below.stalled(context) is not None:
+        return None
+    window = found.fifths
+    return Doubt(
+        "unsteady",
+        "not steady",
+        f"over the fifths of the round the rate ranges over {100 * window.range_share:.0f} % of its mean and drifts by "
+        f"{100 * window.slope_share:.0f} %; 20 and 10 % are allowed",
+        "precondition until steady, or use a longer ramp_time",
+        window.range_share,
+    )
+
+
 def _latencies(measurement: Measurement) -> list[Any]:
     parts: tuple[Direction | None, ...] = (measurement.read, measurement.write)
     return [part.latency for part in parts if part is not None]
@@ -322,6 +355,8 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     completion_latency,
     clock_error,
     window_is_off,
+    plateau,
+    unsteady,
     below.cached_below,
     below.flush_at_once,
     below.compressible,

@@ -1,10 +1,10 @@
-"""The columns of what guests share: how fairly, and at which level their figures differ."""
+"""The columns of what guests share and how steady it was: fairness, at which level figures differ, steady state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from calyx_orch.analysis.summary import FairnessRow, PartsRow
+from calyx_orch.analysis.summary import FairnessRow, PartsRow, SteadyRow
 from calyx_orch.report import wording
 from calyx_orch.report.fields import Field
 
@@ -14,6 +14,12 @@ SUM = "sum over the guests, each in the rounds that all of them share"
 def named_doubts(names: Iterable[str]) -> str:
     """The rules that struck, by name; that the run is short stands over the whole table."""
     return ", ".join(name for name in names if name != "short")
+
+
+def _window(row: SteadyRow) -> str:
+    if row.window_first is None or row.window_last is None:
+        return wording.NOT_AVAILABLE
+    return f"{row.window_first + 1} to {row.window_last + 1}"
 
 
 FAIR = "Jain's index of the guests' throughput: 1 is equal shares, 1 / guests when one has all"
@@ -47,4 +53,28 @@ PARTS: tuple[Field[PartsRow], ...] = (
     Field("between guests", lambda row: wording.cv(row.between_guests), explanation=SHARE),
     Field("between rounds", lambda row: wording.cv(row.between_rounds), explanation=SHARE),
     Field("doubts", lambda row: named_doubts(row.doubts), 3, is_number=False),
+)
+
+STEADY: tuple[Field[SteadyRow], ...] = (
+    Field("scope", lambda row: row.scope if row.scope != "guest" else row.guest, is_number=False),
+    Field("workload", lambda row: row.workload, is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("engine", lambda row: row.engine, is_number=False),
+    Field("load", lambda row: row.load, is_number=False),
+    Field("verdict", lambda row: row.verdict, is_number=False),
+    Field("rounds", lambda row: str(row.rounds), 5),
+    Field("window", _window, 4, is_number=False, explanation="the last five rounds"),
+    Field(
+        "range", lambda row: wording.cv(row.range_share), 3, explanation="of the mean over the window; 20 % is allowed"
+    ),
+    Field(
+        "slope", lambda row: wording.cv(row.slope_share), 3, explanation="of the mean over the window; 10 % is allowed"
+    ),
+    Field("unsteady", lambda row: f"{row.unsteady} of {row.rounds}", 3, explanation="rounds not steady in themselves"),
+    Field("reason", lambda row: row.why, 2, is_number=False),
+    Field("doubts", lambda row: named_doubts(row.doubts), 6, is_number=False),
+)
+STEADY_TEXT = (
+    "By the window of SNIA: the last five rounds lie within 20 % of their mean and the line through them moves by at most 10 %; and each "
+    "round by its fifths."
 )

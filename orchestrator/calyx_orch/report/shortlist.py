@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from calyx_orch.analysis.summary import DoubtRow, FairnessRow, FleetRow, GuestRow, Summary
+from calyx_orch.analysis.summary import DoubtRow, FairnessRow, FleetRow, GuestRow, SteadyRow, Summary
 from calyx_orch.model import RunRecord
 from calyx_orch.report import facts, tables, wording
 from calyx_orch.report.tables import Field, Neighbours
@@ -27,6 +27,7 @@ FEW_ROWS = 12
 NOTES_SHOWN = 6
 FAIR_ENOUGH = 0.95  # of two guests: one with 63 % of what both get
 UNFAIR_SHOWN = 6
+UNSTEADY_SHOWN = 6
 NAMES_TOLD_MAX = 2
 PAGE_ONLY = frozenset({"P90", "P95", "P99.99", "P99.999", "P99 / P50", "P99.9 / P50", "CV interval"})
 TITLED = frozenset({"short"})  # rules that the title of a table tells already
@@ -123,6 +124,18 @@ def unfair(summary: Summary) -> list[FairnessRow]:
     """The places whose guests got plainly unequal shares, the least fair few; the page has all."""
     rows = [row for row in summary.fairness if row.fairness is not None and row.fairness < FAIR_ENOUGH]
     return sorted(rows, key=lambda row: row.fairness or 0.0)[:UNFAIR_SHOWN]
+
+
+def unsteady(summary: Summary) -> tuple[list[SteadyRow], str]:
+    """What was not steady: fleets, else guests of none that tells it; the first few, and what the title says of the rest."""
+    bad = [row for row in summary.steady if row.verdict in ("not steady", "burst")]
+    told = {_key(row) for row in bad if not row.guest}
+    kept = [row for row in bad if not row.guest or _key(row) not in told]
+    return kept[:UNSTEADY_SHOWN], f", {UNSTEADY_SHOWN} of {len(kept)} rows" if len(kept) > UNSTEADY_SHOWN else ""
+
+
+def _key(row: SteadyRow) -> tuple[str, str, str, str]:
+    return row.workload, row.target, row.engine, row.load
 
 
 def _kept(one: Neighbours) -> float:

@@ -222,6 +222,7 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
         table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text=FLEET_TEXT),
         table("rows", "Guest by guest", GUEST, played(summary.guests), text=not_run(summary.guests)),
         table("fairness", "How fairly places are shared", sharing.FAIRNESS, ordered(summary.fairness)),
+        table("steady", "Steady state", sharing.STEADY, summary.steady, text=sharing.STEADY_TEXT),
         table("parts", "Where the variance lies", sharing.PARTS, ordered(summary.parts), text=sharing.PARTS_TEXT),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),
         table(

@@ -69,6 +69,9 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
             title = _titled("places that are shared unfairly", short)
             fields = shortlist.lettered(of, sharing.FAIRNESS, lambda row: row.doubts)
             _print(console, title, fields, shortlist.unfair(summary))
+            unsteady, more = shortlist.unsteady(summary)
+            steady = shortlist.lettered(of, sharing.STEADY, lambda row: row.doubts)
+            _print(console, _titled(f"not steady{more}", short), steady, unsteady)
             _print_comparisons(console, summary, short, of)
         _print_doubts(console, record, summary, of)
 
