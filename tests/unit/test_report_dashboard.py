@@ -18,13 +18,18 @@ def faults(text: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_the_dashboard_in_the_repository_is_the_packaged_one() -> None:
-    assert (ROOT / "dashboards" / "fleet.yaml").read_text() == dashboard.FLEET.read_text()
+KINDS = tuple(dashboard.PACKAGED)
 
 
-def test_the_fleet_page_lists_every_figure_once() -> None:
-    board = dashboard.read(None)
-    assert sorted(entry.figure for entry in board.entries) == list(figures.names())
+@pytest.mark.parametrize("path", dashboard.PACKAGED.values(), ids=KINDS)
+def test_the_dashboards_in_the_repository_are_the_packaged_ones(path: Path) -> None:
+    assert (ROOT / "dashboards" / path.name).read_text() == path.read_text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_packaged_page_lists_every_figure_of_its_kind_once(kind: str) -> None:
+    board = dashboard.read(None, kind)
+    assert sorted(entry.figure for entry in board.entries) == list(figures.names(kind))
     assert all(entry.title for entry in board.entries)
 
 
@@ -79,10 +84,11 @@ def test_a_dashboard_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_the_docs_name_every_figure_and_every_option() -> None:
     text = (ROOT / "docs" / "report.md").read_text()
-    for name in figures.names():
-        row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-        for option in figures.options_of(name):
-            assert f"`{option}`" in (text if option in ("workloads", "load") else row), (name, option)
+    for kind in KINDS:
+        for name in figures.names(kind):
+            row = next(line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+            for option in figures.options_of(name, kind):
+                assert f"`{option}`" in (text if option in ("workloads", "load") else row), (name, option)
 
 
 def test_a_value_that_is_offered_is_spelt_as_it_must_be_written() -> None:
@@ -91,7 +97,13 @@ def test_a_value_that_is_offered_is_spelt_as_it_must_be_written() -> None:
 
 
 def test_a_figure_without_a_title_gets_words_and_not_the_name_of_its_module() -> None:
-    titles = {name: figures.title_of(name) for name in figures.names()}
+    titles = {name: figures.title_of(name, kind) for kind in KINDS for name in figures.names(kind)}
     assert titles["calyx_vs_fio"] == "calyx against fio"
     assert titles["p99_by_guest"] == "A latency percentile by guest"
     assert all("_" not in title and 5 < len(title) < 60 and title[-1] not in ".,:" for title in titles.values()), titles
+
+
+def test_a_figure_of_another_kind_of_page_is_unknown() -> None:
+    with pytest.raises(UsageError, match="unknown figure 'nights'"):
+        dashboard.parse("figures:\n- figure: nights\n", "d.yaml")
+    assert dashboard.parse("figures:\n- figure: nights\n", "d.yaml", figures.HISTORY).kind == figures.HISTORY

@@ -73,6 +73,18 @@ class Comparison:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class SideUnits:
+    """The units of one side under one key, cut to guests that were measured whole in all of them: what a page draws of a side."""
+
+    side: str
+    target: str
+    workload: str
+    engine: str  # that of the side where the sides are engines
+    load: str
+    units: tuple[Unit, ...]
+
+
 def _throughput(figures: Sequence[Figures]) -> float | None:
     return _guests_mean(figures, lambda found: found.throughput_bytes_per_s)
 
@@ -127,6 +139,26 @@ def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
         differences=tuple(differences(sides, fact)),
         notes=tuple(_notes(sides, units, fact)),
     )
+
+
+def units_by_side(sides: Sequence[Side]) -> tuple[SideUnits, ...]:
+    """The units of every side under every key that the reference has too, keys in its order; sides of the same guests are cut alike."""
+    all_played = {id(side.record): played(side.record) for side in sides}
+    units = [units_of(side, all_played[id(side.record)]) for side in sides]
+    is_alike = all(side.guests == sides[0].guests for side in sides)
+    found = []
+    for key in sorted(units[0], key=_order(sides)):
+        mine = [(side, of[key]) for side, of in zip(sides, units, strict=True) if key in of]
+        if is_alike:
+            cut = fullest([of for _, of in mine], enough=significance.UNITS_MIN)
+        else:
+            cut = [fullest([of], enough=significance.UNITS_MIN)[0] for _, of in mine]
+        target, workload, engine, load = key
+        found += [
+            SideUnits(side.name, target, workload, side.engine or engine, load, of)
+            for (side, _), of in zip(mine, cut, strict=True)
+        ]
+    return tuple(found)
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

@@ -30,13 +30,18 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Track:
-    """One series: what it is of, its nights in order, and how many older ones were of another make and are left out."""
+    """One series: what it is of, its nights in order, and the nights of another make, which are left out of all that is said."""
 
     name: str
     what: str
     points: tuple[Point, ...]
     broke_at: str = ""  # since when the series is as it is now, where it was otherwise before
-    others: int = 0
+    others: tuple[Point, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What incidents and suspects call it."""
+        return f"{self.name} {self.what}"
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -76,7 +81,7 @@ def tracks_of(nights: Iterable[Night]) -> tuple[Track, ...]:
 def history(metric: str, nights: Iterable[Night]) -> History:
     """Find incidents and suspects of every series together."""
     tracks = tracks_of(nights)
-    series = {f"{track.name} {track.what}": track.values for track in tracks}
+    series = {track.key: track.values for track in tracks}
     better = BETTER[metric]
     incidents = regression.incidents(series, better)
     known = {one.series for one in incidents if one.recovered is None}
@@ -86,7 +91,12 @@ def history(metric: str, nights: Iterable[Night]) -> History:
 
 def _track(name: str, what: str, nights: Sequence[Night]) -> Track:
     now = nights[-1].series_key
-    mine = [night for night in nights if night.series_key == now]
-    others = len(nights) - len(mine)
-    points = tuple(Point(night.run_id, night.started_at, night.value) for night in mine)
-    return Track(name, what, points, mine[0].started_at if others else "", others)
+    mine, others = (
+        tuple(
+            Point(night.run_id, night.started_at, night.value)
+            for night in nights
+            if (night.series_key == now) is is_mine
+        )
+        for is_mine in (True, False)
+    )
+    return Track(name, what, mine, mine[0].started_at if others else "", others)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from calyx_orch.cli.app import EXIT_CODES, app
-from calyx_orch.cli.words import StoreWord
+from calyx_orch.cli.words import DashboardWord, HtmlWord, StoreWord
 from calyx_orch.errors import UsageError
 
 
@@ -41,7 +41,10 @@ def report(
 
 @app.command(epilog=EXIT_CODES)
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; one, with --by.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="Run folders, or runs of the store by id or `latest`; one, with --by."),
+    ],
     by: Annotated[
         str | None,
         typer.Option(
@@ -52,12 +55,23 @@ def compare(
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="The side that all others are held against. Default: the first.")
     ] = None,
+    html: HtmlWord = None,
+    dashboard: DashboardWord = None,
+    store: StoreWord = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON on standard output.")] = False,
 ) -> None:
     """Compare runs, or the parts of one run: ratios with intervals, tests and verdicts."""
     from calyx_orch.commands import compare as command
 
-    raise typer.Exit(command.show(runs, by=by, reference=reference, as_json=json_))
+    _with_page(html, dashboard)
+    raise typer.Exit(
+        command.show(runs, by=by, reference=reference, as_json=json_, html=html, dashboard=dashboard, store=store)
+    )
+
+
+def _with_page(html: Path | None, dashboard: Path | None) -> None:
+    if dashboard is not None and html is None:
+        raise UsageError("--dashboard lists the figures of a page: name the page with --html FILE")
 
 
 @app.command(epilog=EXIT_CODES)
@@ -121,6 +135,8 @@ def history(
     workload: Annotated[str | None, typer.Option(metavar="NAME", help="Only this workload.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Only this engine.")] = None,
     inventory: Annotated[str | None, typer.Option(metavar="FILE", help="Only runs of this inventory.")] = None,
+    html: HtmlWord = None,
+    dashboard: DashboardWord = None,
     store: StoreWord = None,
     json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
 ) -> None:
@@ -129,7 +145,10 @@ def history(
 
     given = {"name": name, "workload": workload, "engine": engine, "inventory": inventory}
     where = {key: value for key, value in given.items() if value is not None}
-    raise typer.Exit(command.show(metric, scope=scope, where=where, store=store, as_json=json_))
+    _with_page(html, dashboard)
+    raise typer.Exit(
+        command.show(metric, scope=scope, where=where, store=store, as_json=json_, html=html, dashboard=dashboard)
+    )
 
 
 @app.command(epilog=EXIT_CODES)

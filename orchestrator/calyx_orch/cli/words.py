@@ -73,3 +73,9 @@ StoreWord = Annotated[
         help="The store: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Default: $CALYX_ORCH_STORE, else a file of yours.",
     ),
 ]
+HtmlWord = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Draw a page with figures as well, and write it there.")
+]
+DashboardWord = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --html: a dashboard YAML instead of the packaged one.")
+]

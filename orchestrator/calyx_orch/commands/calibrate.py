@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from calyx_orch.commands.history import METRICS
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
+from calyx_orch.report.history import METRICS
 from calyx_orch.report.wording import printable
 
 

@@ -15,22 +15,56 @@ if TYPE_CHECKING:
     from calyx_orch.analysis.sides import Side
 
 
-def show(runs: Sequence[Path], *, by: str | None, reference: str | None, as_json: bool) -> int:
-    """Compare and print; the first side, or the one named `reference`, is what all others are held against.
+def show(
+    runs: Sequence[str],
+    *,
+    by: str | None,
+    reference: str | None,
+    as_json: bool,
+    html: Path | None = None,
+    dashboard: Path | None = None,
+    store: str | None = None,
+) -> int:
+    """Compare and print, and draw a page where `html` names one; runs are folders, ids of the store, or `latest`.
 
-    Returns the exit code. Raises UsageError when there is nothing to compare, or when a workload is other I/O on each side.
+    The first side, or the one named `reference`, is what all others are held against. Returns the exit code. Raises UsageError
+    when there is nothing to compare, or when a workload is other I/O on each side.
     """
     from calyx_orch.analysis import compare
     from calyx_orch.report import comparison
 
-    sides = _with_reference(_sides(runs, by), reference)
+    sides = _with_reference(_sides(_folders(runs, store), by), reference)
     found = compare.compare(sides, fact=by or "")
     _refuse_unlike(found)
+    if html is not None:
+        from calyx_orch.report import comparison_page
+
+        comparison_page.write(found, by or "", out=html, dashboard=dashboard)
     if as_json:
         screen.deliver_json(comparison.to_json(found, by or ""))
-    else:
-        comparison.show(found, by or "", screen.console())
+        return EXIT_FINE
+    console = screen.console()
+    comparison.show(found, by or "", console)
+    if html is not None:
+        console.print(f"page: {html}", soft_wrap=True, markup=False)
     return EXIT_FINE
+
+
+def _folders(runs: Sequence[str], store: str | None) -> tuple[Path, ...]:
+    """The folder of each run. The store is opened only for a name that is no path."""
+    if all(_is_path(name) for name in runs):
+        return tuple(map(Path, runs))
+    from calyx_orch.store import database, indexing
+
+    opened = database.open_store(store)
+    try:
+        return tuple(Path(name) if _is_path(name) else indexing.run_of(opened, name) for name in runs)
+    finally:
+        opened.close()
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or Path(name).is_dir()
 
 
 def _sides(runs: Sequence[Path], by: str | None) -> tuple[Side, ...]:

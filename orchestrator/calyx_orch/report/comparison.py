@@ -18,13 +18,13 @@ JSON_FORMAT = "calyx-orch-comparison/1"
 SIDES_NAMED_MAX = 6
 
 
-def _value(row: ComparisonRow, value: float | None) -> str:
+def shown(metric: str, value: float | None) -> str:
     """A figure of a metric in its unit."""
-    if row.metric == "throughput":
+    if metric == "throughput":
         return wording.rate(value)
-    if row.metric == "IOPS":
+    if metric == "IOPS":
         return wording.significant(value)
-    return wording.cv(value) if row.metric.startswith("CV ") else wording.latency(value)
+    return wording.cv(value) if metric.startswith("CV ") else wording.latency(value)
 
 
 def _interval(row: ComparisonRow) -> str:
@@ -52,8 +52,8 @@ FIELDS: tuple[Field[ComparisonRow], ...] = (
     Field("engine", lambda row: row.engine, is_number=False),
     Field("metric", lambda row: row.metric, is_number=False),
     Field("side", lambda row: row.side, is_number=False),
-    Field("value", lambda row: _value(row, row.value), 1),
-    Field("reference", lambda row: _value(row, row.reference_value), 2),
+    Field("value", lambda row: shown(row.metric, row.value), 1),
+    Field("reference", lambda row: shown(row.metric, row.reference_value), 2),
     Field("ratio", lambda row: wording.ratio(row.effect.ratio), explanation="side / reference"),
     Field("95 % interval", _interval, explanation="Student's, over units"),
     Field(
@@ -74,15 +74,21 @@ def show(found: Comparison, fact: str, console: Console) -> None:
     title = f"{', '.join(side.name for side in found.sides[1 : SIDES_NAMED_MAX + 1])} / {found.sides[0].name}"
     decided = [row for row in found.rows if row.verdict != NOT_ENOUGH]
     terminal.show_rows(console, title, FIELDS, decided or found.rows)
-    for note in _gathered(found.rows) + list(found.notes):
+    for note in notes(found):
         console.print(Text(wording.printable(f"note: {note}"), style="dim"), soft_wrap=not console.is_terminal)
     terminal.conclude(sentence(found, fact), console)
+
+
+def notes(found: Comparison) -> list[str]:
+    """What the rows cannot say."""
+    return _gathered(found.rows) + list(found.notes)
 
 
 def sentence(found: Comparison, fact: str) -> str:
     """One sentence: who is better or worse at what and by how much, or why nobody can say."""
     reference = found.sides[0].name
-    clauses = []
+    clauses: list[str] = []
+    undecided: dict[str, list[list[ComparisonRow]]] = {}
     for side in found.sides[1:]:
         rows = [row for row in found.rows if row.side == side.name]
         judged = [row for row in rows if row.verdict in (BETTER, WORSE)]
@@ -91,7 +97,13 @@ def sentence(found: Comparison, fact: str) -> str:
             more = f" and {len(judged) - 3} more" if len(judged) > 3 else ""
             clauses.append(f"{side.name} is {'; '.join(told)}{more}")
         elif rows:
-            clauses.append(f"{side.name}: {_undecided(rows)}")
+            undecided.setdefault(_undecided(rows), []).append(rows)
+    for said, alike in undecided.items():
+        names = [rows[0].side for rows in alike]
+        more = f" and {len(names) - SIDES_NAMED_MAX} more" if len(names) > SIDES_NAMED_MAX else ""
+        clauses.append(
+            f"{', '.join(names[:SIDES_NAMED_MAX])}{more}: {said}{_seen([row for rows in alike for row in rows])}"
+        )
     if not clauses:
         return f"Nothing could be compared with {reference}: no workload was measured on both sides."
     kind = f"{fact} " if fact else ""
@@ -129,15 +141,19 @@ def _weight(row: ComparisonRow) -> float:
 
 
 def _undecided(rows: Sequence[ComparisonRow]) -> str:
-    """Why no row decided; where nothing was found, what would have been seen stands beside."""
+    """Why no row of a side decided."""
     verdicts = {row.verdict for row in rows}
     if verdicts == {NOT_ENOUGH}:
         return f"{rows[0].note}; run with more `repetitions`"
-    if NO_DIFFERENCE not in verdicts:
-        return "the latencies are of different load"
-    seen = [row.effect.detectable for row in rows if row.metric == "throughput" and row.effect.detectable is not None]
-    limit = f" (in throughput {100 * max(seen):.2g} % would have been seen)" if seen else ""
-    return f"{NO_DIFFERENCE}{limit}"
+    return NO_DIFFERENCE if NO_DIFFERENCE in verdicts else "the latencies are of different load"
+
+
+def _seen(rows: Sequence[ComparisonRow]) -> str:
+    """Where nothing was found, what would have been seen."""
+    if not any(row.verdict == NO_DIFFERENCE for row in rows):
+        return ""
+    known = [row.effect.detectable for row in rows if row.metric == "throughput" and row.effect.detectable is not None]
+    return f" (in throughput {100 * max(known):.2g} % would have been seen)" if known else ""
 
 
 def _gathered(rows: Sequence[ComparisonRow]) -> list[str]:

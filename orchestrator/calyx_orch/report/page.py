@@ -167,7 +167,7 @@ def _render(page: Page) -> bytes:
     table = environment.get_template("table.html.j2")
     text = environment.get_template("page.html.j2").render(
         page=page,
-        verdict=_with_code(page.verdict),
+        with_code=_with_code,
         version=__version__,
         csp=policy(plotly, boot),
         style=Markup((_TEMPLATES / "page.css").read_text(encoding="utf-8")),

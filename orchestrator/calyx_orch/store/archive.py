@@ -30,23 +30,38 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import pydantic
 
 from calyx_orch import plan as planning
-from calyx_orch.errors import FolderError, UsageError
+from calyx_orch.documents.spread import spread
+from calyx_orch.errors import FolderError, FormatError, UsageError
 from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Resumed, Round, RunRecord
 
 UNFIT_MAX = 4000  # characters of a journal entry that is no strict JSON
 
 Entry = Mapping[str, Any]  # one line of the journal
 
+_T = TypeVar("_T")
 _MEASUREMENT = pydantic.TypeAdapter(Measurement)
 _FOUND = pydantic.TypeAdapter(tuple[Found, ...])
-_RESUMED = pydantic.TypeAdapter(tuple[Resumed, ...])
-_OUTCOMES = pydantic.TypeAdapter(tuple[GuestOutcome, ...])
+_FACTS = pydantic.TypeAdapter(dict[str, dict[str, Any]])
+
+
+class _Head(pydantic.BaseModel):
+    """What run.json says; `started_at` must be a time."""
+
+    run_id: str
+    started_at: Annotated[str, pydantic.AfterValidator(lambda text: datetime.datetime.fromisoformat(text) and text)]
+    status: str
+    outcomes: tuple[GuestOutcome, ...]
+    notes: tuple[str, ...]
+    resumed: tuple[Resumed, ...] = ()
+
+
+_HEAD = pydantic.TypeAdapter(_Head)
 
 
 class RunFolder:
@@ -104,13 +119,11 @@ class RunFolder:
         """
         if not (path / "run.json").is_file():
             raise UsageError(f"{path} is not a run folder: it holds no run.json")
-        head = _parsed(path / "run.json")
+        head = _understood(path / "run.json", _HEAD.validate_json)
         try:
-            run = cls(path, head["run_id"], head["started_at"], _RESUMED.validate_python(head.get("resumed", ())))
+            run = cls(path, head.run_id, head.started_at, head.resumed)
         except OSError as error:
             raise UsageError(f"cannot write in the run folder {path}: {error.strerror}") from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{path}: cannot read run.json: {error}") from error
         try:
             with _writing(path):
                 for name, is_whole in (("journal.jsonl", _is_entry), ("measurements.jsonl", _is_measurement)):
@@ -165,7 +178,7 @@ class RunFolder:
 
     def keep_facts(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
         """Write what the guests said of themselves."""
-        _write(self.path / "facts.json", json.dumps(facts, indent=1, default=_plain))
+        _write(self.path / "facts.json", spread(facts, 2, default=_plain))
 
     def keep_answers(self, round_: Round, guest: str, answers: Answers) -> None:
         """Write one guest's raw answers to one round."""
@@ -179,7 +192,7 @@ class RunFolder:
             "held_start_ns": answers.held_start_ns,
             "lost_time": None if answers.lost_time is None else dataclasses.asdict(answers.lost_time),
         }
-        self._keep_raw(folder / "messages.json", json.dumps(head, indent=1, default=_plain))
+        self._keep_raw(folder / "messages.json", spread(head, 2, default=_plain))
         for name, text in answers.documents.items():
             self._keep_raw(folder / ("%" + name if name == "messages.json" else _safe(name)), text)
 
@@ -236,28 +249,23 @@ def read(path: Path) -> RunRecord:
     """
     if not (path / "run.json").is_file():
         raise UsageError(f"{path} is not a run folder: it holds no run.json")
-    head = _parsed(path / "run.json")
-    try:
-        plan = planning.from_json((path / "plan.json").read_text(encoding="utf-8"))
-        outcomes = _OUTCOMES.validate_python(head["outcomes"])
-        resumed = _RESUMED.validate_python(head.get("resumed", ()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path}: cannot read the run: {error}") from error
-    found = _FOUND.validate_json((path / "found.json").read_bytes()) if (path / "found.json").is_file() else ()
-    facts = _parsed(path / "facts.json") if (path / "facts.json").is_file() else {}
+    head = _understood(path / "run.json", _HEAD.validate_json)
+    plan = _understood(path / "plan.json", lambda text: planning.from_json(text.decode()))
+    found = _understood(path / "found.json", _FOUND.validate_json) if (path / "found.json").is_file() else ()
+    facts = _understood(path / "facts.json", _FACTS.validate_json) if (path / "facts.json").is_file() else {}
     measurements, cut = _read_measurements(path / "measurements.jsonl")
     return RunRecord(
-        run_id=head["run_id"],
+        run_id=head.run_id,
         folder=str(path),
         plan=plan,
         measurements=measurements,
-        outcomes=outcomes,
+        outcomes=head.outcomes,
         facts=facts,
-        started_at=head["started_at"],
-        status="interrupted" if head["status"] == "running" else head["status"],
-        notes=(*head["notes"], *cut),
+        started_at=head.started_at,
+        status="interrupted" if head.status == "running" else head.status,
+        notes=(*head.notes, *cut),
         found=found,
-        resumed=resumed,
+        resumed=head.resumed,
     )
 
 
@@ -326,15 +334,28 @@ def _read_measurements(path: Path) -> tuple[tuple[Measurement, ...], tuple[str, 
         except ValueError as error:
             if number == len(lines):
                 return tuple(found), ("the last measurement was cut off while it was written and is left out",)
-            raise UsageError(f"{path}:{number}: not a measurement: {error}") from error
+            raise UsageError(f"{path}:{number} is damaged, no measurement: {_first_problem(error)}") from error
     return tuple(found), ()
 
 
-def _parsed(path: Path) -> Any:
+def _understood(path: Path, read: Callable[[bytes], _T]) -> _T:
+    """What `read` makes of a file. Raises UsageError that names the file and what is wrong with it, and where to find it whole."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
+        return read(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except (FormatError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path} is damaged, so the run cannot be read: {_first_problem(error)}") from error
+
+
+def _first_problem(error: Exception) -> str:
+    """One line of what a check found."""
+    if not isinstance(error, pydantic.ValidationError):
+        return " ".join(str(error).split())
+    first, *others = error.errors(include_url=False)
+    where = ".".join(map(str, first["loc"]))
+    more = f", and {len(others)} more" if others else ""
+    return f"{f'{where}: ' if where else ''}{first['msg']}{more}"
 
 
 def _plain(value: Any) -> Any:

@@ -31,12 +31,18 @@ def folders(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def run_of(store: Store, name: str) -> Path:
-    """The folder of a run that is named by its path, its id or the beginning of it, or `latest`."""
+    """The folder of a run that is named by its path, its id or the beginning of it, or `latest`.
+
+    Raises UsageError when neither names a run, and when the folder is no longer where it was indexed.
+    """
     if (Path(name) / "run.json").is_file():
         return Path(name)
-    folder = Path(store.find(name).folder)
+    row = store.find(name)
+    folder = Path(row.folder)
     if not (folder / "run.json").is_file():
-        raise UsageError(f"the folder of run {name} is gone: {folder}")
+        raise UsageError(
+            f"the folder of run {row.run_id} is gone: {folder}; where it was moved, `calyx-orch index DIR` finds it again"
+        )
     return folder
 
 

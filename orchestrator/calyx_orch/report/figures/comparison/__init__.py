@@ -1,0 +1,1 @@
+"""The figures of a comparison's page, each drawn from a `ComparisonFrame`."""

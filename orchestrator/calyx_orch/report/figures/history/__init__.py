@@ -1,0 +1,1 @@
+"""The figures of a history's page, each drawn from a `HistoryFrame`."""
