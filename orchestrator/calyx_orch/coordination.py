@@ -94,6 +94,10 @@ class RoundProgress:
         """Names of the guests in one of these states."""
         return tuple(guest.name for guest in self.guests if guest.state in states)
 
+    def has(self, *states: GuestState) -> bool:
+        """Whether a guest is in one of these states."""
+        return any(guest.state in states for guest in self.guests)
+
     def state_of(self, name: str) -> GuestProgress:
         """The progress of one guest."""
         return next(guest for guest in self.guests if guest.name == name)
@@ -304,13 +308,11 @@ def _move(progress: RoundProgress, name: str, state: GuestState, reason: str = "
     before = _BEFORE.get(state, _AWAITED)
     if state in (GuestState.ARMED, GuestState.RUNNING) and progress.phase is Phase.LOADING:
         return progress  # nobody was told a start line yet: a guest that says so is wrong
-
-    def moved(guest: GuestProgress) -> GuestProgress:
-        if guest.name != name or guest.state not in before:
-            return guest
-        return GuestProgress(name, state, reason)
-
-    return replace(progress, guests=tuple(moved(guest) for guest in progress.guests))
+    guests = progress.guests
+    at = next((number for number, guest in enumerate(guests) if guest.name == name), None)
+    if at is None or guests[at].state not in before:
+        return progress
+    return replace(progress, guests=(*guests[:at], GuestProgress(name, state, reason), *guests[at + 1 :]))
 
 
 def _expire(progress: RoundProgress, now_ns: int) -> tuple[RoundProgress, tuple[Action, ...]]:
@@ -338,12 +340,12 @@ def _decide(progress: RoundProgress, event: Event) -> tuple[RoundProgress, tuple
     why = _reason_to_stop(progress)
     if why and progress.phase is not Phase.STOPPING:
         return _stop(progress, why, event.at_ns)
-    if progress.phase is Phase.LOADING and not progress.named(GuestState.PREPARING):
+    if progress.phase is Phase.LOADING and not progress.has(GuestState.PREPARING):
         ready = progress.named(GuestState.READY)
         if ready:
             deadline_ns = event.at_ns + progress.rules.report_within_ns
             return replace(progress, phase=Phase.STARTING, deadline_ns=deadline_ns), (Arm(ready),)
-    if not progress.named(*_AWAITED):
+    if not progress.has(*_AWAITED):
         return replace(progress, phase=Phase.DONE), (Finish(progress.stopped_because),)
     return progress, ()
 
@@ -352,10 +354,11 @@ def _reason_to_stop(progress: RoundProgress) -> str:
     if progress.interrupted:
         return "interrupted"
     rules = progress.rules
+    if rules.policy.on_lost == "continue" and rules.policy.quorum is None:
+        return ""
     here = sum(guest.state in _ALIVE for guest in progress.guests)
     alive, planned = here + rules.elsewhere, rules.fleet or len(progress.guests)
-    goes_on_anyway = rules.policy.on_lost == "continue" and rules.policy.quorum is None
-    if not goes_on_anyway and not is_quorum_met(rules.policy, alive=alive, planned=planned):
+    if not is_quorum_met(rules.policy, alive=alive, planned=planned):
         return f"policy: {alive} of {planned} guests are left"
     return ""
 

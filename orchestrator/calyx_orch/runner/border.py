@@ -7,6 +7,7 @@ an agent may be older or newer. Numbers, text and depth are bounded already (cal
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ Shape = Callable[
 PATH_MAX = 4096
 TEXT_MAX = 8192  # of a fact
 LIST_MAX = 10_000
+SHARED_MAX = 64
 _NODES = re.compile(r"(?:[0-9]{1,5}(?:-[0-9]{1,5})?)(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0,99}\Z")
 
 
@@ -156,4 +158,13 @@ def checked(message: Message, step: str) -> dict[str, Any]:
     wrong = SHAPES[kind](message)
     if wrong:
         raise AgentError(clipped(f"its answer `{kind}` makes no sense: {wrong.lstrip('. ')}"), step=step)
-    return {key: value for key, value in message.items() if key != "type"}
+    return {sys.intern(key): _shared(value) for key, value in message.items() if key != "type"}
+
+
+def _shared(value: Any) -> Any:
+    """The same with every key and short text held once for all guests: what a thousand say of themselves is mostly one text."""
+    if isinstance(value, dict):
+        return {sys.intern(key): _shared(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_shared(one) for one in value]
+    return sys.intern(value) if type(value) is str and len(value) <= SHARED_MAX else value
