@@ -42,6 +42,7 @@ def check(reference: str) -> None:
     """Raise UsageError when the reference is none, or, where it can be read here, holds no address of a known kind."""
     import apprise
 
+    _hush()
     if not reference.startswith(("env:", "file:")):
         secret(reference)
     try:
@@ -60,7 +61,7 @@ def send(reference: str, title: str, body: str) -> str:
         address = secret(reference)
     except UsageError as error:
         return str(error)
-    logging.getLogger("apprise").propagate = False  # it may name parts of the address
+    _hush()
     sender = apprise.Apprise()
     if not sender.add(address):
         return f"{reference} holds no address that apprise knows"
@@ -93,3 +94,11 @@ def without(text: str, address: str) -> str:
         if len(word) >= SECRET_MIN:
             text = text.replace(word, "***")
     return " ".join(text.split())[:WHY_MAX]
+
+
+def _hush() -> None:
+    """What apprise logs may name parts of an address: it is kept for us alone."""
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())

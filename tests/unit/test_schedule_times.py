@@ -152,7 +152,10 @@ def test_a_paused_schedule_misses_nothing() -> None:
     one = replace(schedule(since_s=begin, catch_up="once"), paused=True)
     decision = decide(one, now_s=begin + 3 * DAY_S)
     assert decision.verdicts == ()
-    assert decide(replace(one, paused=False, considered_s=decision.considered_s), now_s=begin + 3 * DAY_S + 60).verdicts == ()
+    assert (
+        decide(replace(one, paused=False, considered_s=decision.considered_s), now_s=begin + 3 * DAY_S + 60).verdicts
+        == ()
+    )
 
 
 def test_a_step_forward_over_the_due_time_fires_it_once() -> None:

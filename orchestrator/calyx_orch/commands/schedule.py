@@ -219,6 +219,8 @@ def install(*, system: bool, print_only: bool, store: str | None, environment_fi
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     folder = Path("/etc/systemd/system") if system else home / "systemd" / "user"
     try:
+        for path in made.writes:  # systemd starts no unit that may write to what is not there
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
@@ -310,14 +312,21 @@ def _stopping() -> asyncio.Event:
 
 def _units(*, system: bool, store: str | None, environment_file: str) -> systemd.Units:
     """What the daemon's units say here: it may write to the store, the run folders of the schedules, and the caches."""
+    command = _command(store, environment_file)
     with schedules_of(store) as schedules:
         runs = [daemons.schedule_of(row).settings.runs for row in schedules.all()]
     url = store or database.default_url()
     writes = [str(Path(url.removeprefix("sqlite:///")).absolute().parent)] if url.startswith("sqlite:///") else []
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
     writes = list(dict.fromkeys([*writes, *runs, str(cache)]))
-    for path in writes:
-        Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    import getpass
+
+    return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
+
+
+def _command(store: str | None, environment_file: str) -> list[str]:
+    """The daemon's argv; the store is on it unless the environment file names it. Raises UsageError for one with a password."""
+    url = store or database.default_url()
     command = [str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "calyx-orch" else sys.executable]
     command += [] if command[0].endswith("calyx-orch") else ["-m", "calyx_orch.cli"]
     command += ["schedule", "daemon"]
@@ -328,9 +337,7 @@ def _units(*, system: bool, store: str | None, environment_file: str) -> systemd
                 "and name that with --environment-file"
             )
         command += ["--store", url]
-    import getpass
-
-    return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
+    return command
 
 
 def _show_list(

@@ -42,7 +42,6 @@ def service(units: Units) -> str:
     user = f"User={units.user}\n" if units.user else ""
     return f"""[Unit]
 Description=calyx-orch: scheduled benchmarks of fleets
-Documentation=https://calyx-orch.readthedocs.io/en/latest/schedule.html
 After=network-online.target time-sync.target
 Wants=network-online.target
 

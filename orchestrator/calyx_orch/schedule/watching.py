@@ -21,7 +21,7 @@ async def watched(words: Sequence[str], log: Path, *, environment: Mapping[str, 
     It gets SIGINT after `most_s` seconds, when this is cancelled, and from the kernel when this process dies; and SIGKILL when it has not
     ended STOP_WITHIN_S later.
     """
-    argv = (sys.executable, str(Path(child.__file__)), str(os.getpid()), *words)
+    argv = (sys.executable, "-I", "-S", str(Path(child.__file__)), str(os.getpid()), *words)
     descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         process = await asyncio.create_subprocess_exec(

@@ -87,8 +87,11 @@ class Schedules:
     def keep_inventory(self, text: str) -> str:
         """Keep a copy of an inventory; its SHA-256."""
         sha256 = hashlib.sha256(text.encode()).hexdigest()
+        known = sa.select(tables.inventory_copy.c.sha256).where(tables.inventory_copy.c.sha256 == sha256)
+        with self._store.transaction() as connection:
+            if connection.execute(known).first() is not None:
+                return sha256
         with self._locked() as connection:
-            known = sa.select(tables.inventory_copy.c.sha256).where(tables.inventory_copy.c.sha256 == sha256)
             if connection.execute(known).first() is None:
                 connection.execute(sa.insert(tables.inventory_copy), [{"sha256": sha256, "text": text}])
         return sha256

@@ -1,0 +1,288 @@
+"""Daemons on one store: each due time fires once, whoever fires it and whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import signal
+import subprocess
+import sys
+import time
+import zoneinfo
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calyx_orch.errors import UsageError
+from calyx_orch.inventory import from_guests
+from calyx_orch.schedule import daemon as daemons
+from calyx_orch.schedule.copying import Copied
+from calyx_orch.schedule.deciding import Firing, Schedule, Settings
+from calyx_orch.store import database
+from calyx_orch.store.schedules import Row, Schedules
+from calyx_orch.workloads import read_presets
+
+PROGRAM = Path(__file__).with_name("firing_daemon.py")
+FIRINGS = 100
+DAY_S = 86400.0
+NOON_S = 1_780_056_000.0  # 2026-05-29 12:00 UTC
+
+
+def settings(cron: str = "30 2 * * *", zone: str = "Europe/Berlin", **more: Any) -> dict[str, Any]:
+    return daemons.settings_row(Settings(f"/{len(more)}.yaml", cron, zone, "/runs", **more))
+
+
+def copied(path: str) -> Copied:
+    inventory = from_guests(("vm1",), target="/d", presets=read_presets(), workloads=("quick",))
+    return Copied(f"of {path}", ("vm_host:hv1",), inventory)
+
+
+class World:
+    """A clock that goes on when somebody waits, and a fleet whose runs take no time, or end as told."""
+
+    def __init__(self, store: database.Store, now_s: float) -> None:
+        self.now_s = now_s
+        self.passed_s = 0.0
+        self.fired: list[Firing] = []
+        self.told: list[dict[str, Any]] = []
+        self.statuses: list[int] = []
+        self.why = ""
+        self.takes = asyncio.Event()
+        self.takes.set()
+        clock = daemons.Clock(lambda: self.now_s, lambda: self.passed_s, self.sleep)
+        self.daemon = daemons.Daemon(
+            Schedules(store), self.fire, self.tell, lambda _: None, clock=clock, copy=copied, tick_s=DAY_S
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        if self.takes.is_set() and asyncio.current_task() not in self.daemon._running.values():
+            await self.daemon.idle()
+        self.now_s += seconds
+        self.passed_s += seconds
+
+    async def fire(self, _: Schedule, firing: Firing) -> int:
+        self.fired.append(firing)
+        await self.takes.wait()
+        return self.statuses.pop(0) if self.statuses else 0
+
+    async def tell(self, firing: Firing) -> tuple[str, dict[str, Any]]:
+        self.told.append(firing.message)
+        return self.why, firing.message
+
+    async def until(self, end_s: float) -> None:
+        """Go on to a time."""
+        while self.now_s < end_s:
+            await self.sleep(min(await self.daemon.tick(), end_s - self.now_s))
+        await self.daemon.tick()
+        if self.takes.is_set():
+            await self.daemon.idle()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> database.Store:
+    return database.open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"])
+async def test_a_year_of_nights_is_fired_once_each(sqlite: database.Store, zone: str) -> None:
+    begin = datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo(zone))
+    world = World(sqlite, begin.timestamp())
+    world.daemon.store.add("nightly", settings(zone=zone), world.now_s)
+    await world.until(begin.replace(year=2027).timestamp())
+    days = [datetime.datetime.fromtimestamp(one.due_s, begin.tzinfo).date() for one in world.fired]
+    assert len(days) == len(set(days)) == 365
+    assert {row["state"] for row in world.daemon.store.firings("nightly")} == {"finished"}
+
+
+async def test_a_run_that_fails_is_tried_again_and_told(sqlite: database.Store) -> None:
+    world = World(sqlite, 1_780_000_000.0)
+    world.daemon.store.add("nightly", settings(retry=1, notify="env:X", quiet=True), world.now_s)
+    world.statuses = [4, 0, 2, -9]
+    await world.until(world.now_s + 2 * DAY_S)
+    second, first = world.daemon.store.firings("nightly")
+    assert (first["state"], first["attempt"], first["details"]["tried"]) == (
+        "finished",
+        2,
+        ["exit code 4; its log says more"],
+    )
+    assert (second["state"], second["attempt"]) == ("failed", 2)
+    assert second["reason"] == "ended by signal 9; its log says more"
+    assert [one["title"] for one in world.told] == ["calyx-orch nightly: the run failed"]
+
+
+async def test_what_cannot_be_told_is_tried_again_and_then_given_up(sqlite: database.Store) -> None:
+    world = World(sqlite, 1_780_000_000.0)
+    world.daemon.tick_s = 600.0
+    world.daemon.store.add("nightly", settings(notify="env:X"), world.now_s)
+    world.why = "the service is down"
+    await world.until(world.now_s + DAY_S)
+    (row,) = world.daemon.store.firings("nightly")
+    assert (row["notice"], row["notice_why"]) == ("waiting", "the service is down")
+    assert 8 <= row["notice_tries"] <= 24
+    world.why = ""
+    await world.until(world.now_s + 7200.0)
+    assert world.daemon.store.firing("nightly", row["due_s"])["notice"] == "sent"
+
+
+async def test_two_schedules_of_one_host_never_run_at_once(sqlite: database.Store) -> None:
+    """A-105: the later is skipped, or waits, and names the run in the way; one by hand is refused."""
+    world = World(sqlite, NOON_S - 600.0)
+    store = world.daemon.store
+    world.takes.clear()
+    store.add("first", settings("0 12 * * *", "UTC"), world.now_s)
+    store.add("second", settings("1 12 * * *", "UTC"), world.now_s)
+    store.add("third", settings("2 12 * * *", "UTC", overlap="queue"), world.now_s)
+    world.daemon.tick_s = 60.0
+    await world.until(NOON_S + 2 * 3600.0)
+    states = {row["schedule"]: row for row in store.firings()}
+    assert {name: row["state"] for name, row in states.items()} == {
+        "first": "running",
+        "second": "skipped",
+        "third": "skipped",
+    }
+    assert "in the way: the run of schedule first due" in states["second"]["reason"]
+    assert "at work on vm_host hv1" in states["second"]["reason"]
+    assert "waited too long for the run of schedule first" in states["third"]["reason"]
+    with pytest.raises(UsageError, match="in the way: the run of schedule first"):
+        world.daemon.claim_by_hand(daemons.schedule_of(store.one("second")))
+    assert [one.schedule for one in world.fired] == ["first"]
+    world.takes.set()
+    await world.daemon.idle()
+
+
+async def test_what_waits_starts_when_the_way_is_free(sqlite: database.Store) -> None:
+    world = World(sqlite, NOON_S - 600.0)
+    store = world.daemon.store
+    store.add("first", settings("0 12 * * *", "UTC"), world.now_s)
+    store.add("second", settings("1 12 * * *", "UTC", overlap="queue"), world.now_s)
+    world.daemon.tick_s = 60.0
+    world.takes.clear()
+    await world.until(NOON_S + 120.0)
+    assert [row["state"] for row in store.firings("second")] == ["queued"]
+    world.takes.set()
+    await world.daemon.idle()
+    await world.until(NOON_S + 240.0)
+    assert [row["state"] for row in store.firings("second")] == ["finished"]
+    assert [one.schedule for one in world.fired] == ["first", "second"]
+
+
+async def test_an_inventory_that_cannot_be_read_is_a_failed_night(sqlite: database.Store) -> None:
+    """A-107: nothing ran, and it has a record and a message all the same."""
+    world = World(sqlite, 1_780_000_000.0)
+
+    def broken(_: str) -> Copied:
+        raise UsageError("there is no file /x.yaml")
+
+    world.daemon.copy = broken
+    world.daemon.store.add("nightly", settings(notify="env:X"), world.now_s)
+    await world.until(world.now_s + DAY_S)
+    (row,) = world.daemon.store.firings("nightly")
+    assert (row["state"], row["reason"]) == ("failed", "its inventory: there is no file /x.yaml")
+    assert not world.fired
+    assert "there is no file /x.yaml" in world.told[0]["body"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "state", "attempts"), [("mark", "interrupted", 0), ("retry", "finished", 1), ("resume", "finished", 1)]
+)
+async def test_a_firing_whose_daemon_died_is_marked_or_begun_again(
+    sqlite: database.Store, policy: str, state: str, attempts: int
+) -> None:
+    world = World(sqlite, 1_780_000_000.0)
+    store = world.daemon.store
+    store.add("nightly", settings(interrupted=policy, notify="env:X"), world.now_s)
+    dead = daemons.Daemon(store, world.fire, world.tell, lambda _: None, clock=world.daemon.clock, copy=copied)
+    firing = dead.claim_by_hand(daemons.schedule_of(store.one("nightly")))
+    store.update("nightly", firing.due_s, folder="/runs/nightly-1")
+    await world.daemon.tick()
+    assert store.firing("nightly", firing.due_s)["state"] == "running"
+    world.now_s += daemons.LEASE_S + 1
+    await world.daemon.tick()
+    await world.daemon.idle()
+    row = store.firing("nightly", firing.due_s)
+    assert row["state"] == state
+    assert len(world.fired) == attempts
+    assert f"its daemon {dead.name} ended in the middle" in row["reason"]
+    if policy == "resume":
+        assert world.fired[0].details["resume"] == "/runs/nightly-1"
+        assert world.fired[0].attempt == 2
+
+
+# --- two real daemons ------------------------------------------------------------------------------------------------
+
+
+def start(url: str, folder: Path) -> subprocess.Popen[bytes]:
+    log = (folder / "daemons").open("ab")
+    return subprocess.Popen([sys.executable, str(PROGRAM), url, str(folder)], stderr=log)
+
+
+def wait(until: Callable[[], Any], within_s: float = 150.0) -> Any:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if found := until():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+def lines(folder: Path) -> list[list[str]]:
+    path = folder / "lines"
+    return [line.split() for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def of_daemon(rows: tuple[Row, ...], pid: int) -> list[Row]:
+    return [row for row in rows if row["daemon"].split("/")[1] == str(pid)]
+
+
+@pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store for several processes, whose schedules are those of the test; that on SQLite is for the slow suite, as it takes as long again."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.sqlite'}"
+    return str(request.getfixturevalue("postgres"))
+
+
+@pytest.mark.timeout(400)  # a hundred real processes on a machine that may be busy
+def test_two_daemons_fire_each_due_time_once_also_when_one_is_killed_in_a_firing(shared: str, tmp_path: Path) -> None:
+    """A hundred firings of ten schedules; one daemon gets SIGKILL while it fires, and what it ran ends with it."""
+    opened = database.open_store(shared)
+    store = Schedules(opened)
+    for number in range(10):
+        row = daemons.settings_row(Settings(f"/{number}.yaml", "*/2 * * * * *", "UTC", "/runs"))
+        store.add(f"s{number}", row, time.time())
+    daemons_at_work = [start(shared, tmp_path), start(shared, tmp_path)]
+    try:
+        wait(lambda: len(lines(tmp_path)) >= FIRINGS // 2)
+        (tmp_path / "block").touch()
+        busy = wait(lambda: store.firings(states=("running",)))[0]
+        dies, lives = sorted(daemons_at_work, key=lambda one: str(one.pid) != busy["daemon"].split("/")[1])
+        victims = of_daemon(store.firings(states=("running",)), dies.pid)
+        ids = {(row["schedule"], str(row["due_s"])) for row in victims}
+        wait(lambda: ids <= {(line[0], line[1]) for line in lines(tmp_path)})
+        pids = [int(line[3]) for line in lines(tmp_path) if (line[0], line[1]) in ids]
+        dies.kill()
+        dies.wait(10)
+        wait(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
+        (tmp_path / "block").unlink()
+        wait(lambda: len(lines(tmp_path)) >= FIRINGS)
+        wait(lambda: not of_daemon(store.firings(states=("running",)), dies.pid), 60)
+        lives.send_signal(signal.SIGTERM)
+        assert lives.wait(30) == 0
+    finally:
+        for process in daemons_at_work:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    rows = {(row["schedule"], str(row["due_s"])): row for row in store.firings()}
+    fired = Counter((line[0], line[1]) for line in lines(tmp_path))
+    assert set(fired.values()) == {1}
+    assert len(fired) >= FIRINGS
+    assert {rows[one]["state"] for one in fired} <= {"finished", "interrupted"}
+    assert {rows[one]["state"] for one in ids} == {"interrupted"}
+    assert all("ended in the middle" in rows[one]["reason"] for one in ids)
+    assert {row["state"] for one, row in rows.items() if one not in fired} <= {"skipped", "missed", "interrupted"}
+    assert (tmp_path / "daemons").stat().st_size > 0
+    opened.close()

@@ -1,0 +1,75 @@
+"""The units: systemd itself reads them where it is installed, and their text is held by a golden file."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from calyx_orch import cli
+from calyx_orch.commands import schedule as command
+from calyx_orch.errors import UsageError
+from calyx_orch.schedule import systemd
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "scheduler" / "units"
+USER = systemd.Units(
+    ("/usr/bin/true", "schedule", "daemon", "--store", "sqlite:////srv/a b/100%/s.sqlite"), ("/srv/a b", "/tmp")
+)
+SYSTEM = systemd.Units(("/usr/bin/true", "schedule", "daemon"), ("/tmp",), "/etc/calyx-orch.env", "daemon")
+
+
+def written(folder: Path, units: systemd.Units) -> Path:
+    (folder / f"{systemd.NAME}.service").write_text(systemd.service(units))
+    (folder / f"{systemd.NAME}.timer").write_text(systemd.timer())
+    return folder
+
+
+@pytest.mark.parametrize(("units", "scope"), [(USER, "--user"), (SYSTEM, "--system")])
+@pytest.mark.parametrize("kind", ["service", "timer"])
+def test_systemd_reads_the_units_without_a_word(units: systemd.Units, scope: str, kind: str, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here: the golden texts below stand alone")
+    written(tmp_path, units)
+    done = subprocess.run(
+        ["systemd-analyze", scope, "--recursive-errors=no", "--man=no", "verify", str(tmp_path / f"{systemd.NAME}.{kind}")],
+        capture_output=True, text=True, timeout=60, env={"XDG_RUNTIME_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_systemd_does_not_know_is_found(tmp_path: Path) -> None:
+    """The check above can fail."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    path = written(tmp_path, SYSTEM) / f"{systemd.NAME}.service"
+    path.write_text(path.read_text().replace("ProtectSystem=strict", "ProtectSistem=strict"))
+    done = subprocess.run(
+        ["systemd-analyze", "--man=no", "verify", str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "ProtectSistem" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("user.service", systemd.service(USER)), ("system.service", systemd.service(SYSTEM)), ("timer", systemd.timer()),
+])  # fmt: skip
+def test_the_units_are_as_they_were_looked_at(name: str, text: str) -> None:
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_print_changes_nothing_and_a_password_is_never_in_a_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    store = f"sqlite:///{tmp_path / 'store.sqlite'}"
+    done = CliRunner().invoke(cli.app, ["schedule", "install", "--systemd", "--print", "--store", store])
+    assert done.exit_code == 0, done.output
+    assert f"--store {store}" in done.stdout
+    assert f"ReadWritePaths={tmp_path}" in done.stdout
+    assert not (tmp_path / "config").exists()
+    with pytest.raises(UsageError, match="holds a password, which no unit may hold") as told:
+        command.install(system=False, print_only=True, store="postgresql://u:secret@127.0.0.1:1/d", environment_file="")
+    assert "secret" not in str(told.value)
