@@ -28,6 +28,7 @@ from calyx_orch.store import archive
 from calyx_orch.transport.ssh import SshCarrier
 
 COMMAND_WITHIN_S = 60.0
+IN_ROUND = ("ready", "armed", "running", "reported")
 __all__ = ["SshCarrier"]  # imported before the CPU is read: the import is no guest's
 
 
@@ -96,7 +97,7 @@ class _Watch(Silent):
 
     def update(self, progress: Progress) -> None:
         """A guest has come as far as its I/O, all are open: what is held now counts."""
-        if any(guest.state == "running" for guest in progress.guests):
+        if any(guest.state in IN_ROUND for guest in progress.guests):
             self.held_kib = max(self.held_kib, rss_kib())
 
 
