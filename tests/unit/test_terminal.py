@@ -290,6 +290,7 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
         "run",
         "outcomes",
         "found",
+        "conditioned",
         "settled",
         "guests",
         "fleet",

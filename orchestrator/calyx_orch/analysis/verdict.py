@@ -225,8 +225,11 @@ def _advice(record: RunRecord, summary: Summary) -> list[str]:
 def _played(record: RunRecord) -> int:
     """How many rounds were played to their end; the one that an interrupt fell into was not, unless someone was measured in it."""
     rounds: dict[int, bool] = {}
+    counted = {one.index for one in record.plan.rounds}  # and not those of a preconditioning
     for measurement in record.measurements:
         index = measurement.round_index
+        if index not in counted:
+            continue
         rounds[index] = rounds.get(index, False) or measurement.status == "ok"
     cut = record.status == "interrupted" and bool(rounds) and not list(rounds.values())[-1]
     return len(rounds) - cut

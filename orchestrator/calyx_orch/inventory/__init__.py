@@ -20,7 +20,7 @@ from calyx_orch.inventory.first import FIRST_INVENTORY
 from calyx_orch.inventory.resolve import Fleet
 from calyx_orch.inventory.schema import WORKLOAD_REFUSALS, InventoryDocument, QuorumSettings, WorkloadSettings
 from calyx_orch.inventory.workloads import DEFAULT_PRESET, Expansion
-from calyx_orch.model import Baselines, Guest, Impact, Inventory, LoadMode, Policy, Until, Workload
+from calyx_orch.model import Baselines, Guest, Impact, Inventory, LoadMode, Policy, Precondition, Until, Workload
 from calyx_orch.names import is_workload
 
 PROBLEMS_SHOWN_MAX = 200
@@ -58,7 +58,7 @@ def parse(text: str, *, source: str, base_dir: str, presets: Mapping[str, str]) 
     return Inventory(
         name=model.name or _stem(source), guests=guests, workloads=workloads,
         vm_hosts=fleet.places("vm_hosts"), storage=fleet.places("storage"),
-        baselines=_baselines(model), **_repetitions(model),
+        baselines=_baselines(model), **_repetitions(model), precondition=_precondition(model),
         load=tuple(LoadMode(mode) for mode in dict.fromkeys(model.load)),
         impact=_impact(model), policy=_policy(model), settle_s=model.settle, stagger_s=model.stagger,
         lost_time_probe_s=model.lost_time_probe, seed=model.seed, source=source, text=text, allow_psync=model.allow_psync,
@@ -153,6 +153,11 @@ def _endpoint(written: str) -> addresses.Endpoint:
         raise UsageError(
             f"--guest {written!r}: {error}; write [user@]host[:port], IPv6 with a port as [::1]:22"
         ) from None
+
+
+def _precondition(model: InventoryDocument) -> Precondition | None:
+    said = model.precondition
+    return None if said is None else Precondition(said.max, said.max_bytes, tuple(said.workloads or ()))
 
 
 def _repetitions(model: InventoryDocument) -> dict[str, Any]:

@@ -268,6 +268,17 @@ class ImpactSettings(Strict):
     )
 
 
+class PreconditionSettings(Strict):
+    """Writing workloads are run before the first block, until steady."""
+
+    until: Literal["steady"] = "steady"
+    max: Annotated[Duration, Field(gt=0, le=7 * 86400)] = Field(
+        default=1800.0, description="the longest of each workload; default: 30m"
+    )
+    max_bytes: Size | None = Field(default=None, description="written by each guest to precondition, in the whole run")
+    workloads: Many[Text] | None = Field(default=None, description="names; default: those that write")
+
+
 class UntilSettings(Strict):
     """What makes further blocks needless."""
 
@@ -355,6 +366,7 @@ class InventoryDocument(Strict):
         description="blocks, in each of which every engine has its balanced turns; or until an interval is narrow",
     )
     load: Many[Load] = Field(default=["together"])
+    precondition: PreconditionSettings | None = None
     impact: ImpactSettings | None = None
     policy: PolicyChoice = "continue"
     settle: Duration = Field(

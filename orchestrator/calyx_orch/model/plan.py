@@ -65,6 +65,18 @@ class Until:
 
 
 @dataclass(frozen=True)
+class Precondition:
+    """Before the first block: writing workloads (or those named) are run until steady, for `max_s` each at most.
+
+    `max_bytes` is what each guest may write by it in the whole run (None: not bounded).
+    """
+
+    max_s: float
+    max_bytes: int | None = None
+    workloads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Inventory:
     """A whole inventory, checked and with every default applied. `source` is the file's name for messages."""
 
@@ -86,6 +98,7 @@ class Inventory:
     text: str = ""
     allow_psync: bool = False  # a workload may have `setup: psync`
     until: Until | None = None  # then `repetitions` are the most
+    precondition: Precondition | None = None
 
 
 @dataclass(frozen=True)
@@ -215,6 +228,21 @@ class Settled:
 
 
 @dataclass(frozen=True)
+class Conditioned:
+    """How a preconditioning ended: after how many rounds, whether steady, and why; range and slope of its last five rounds."""
+
+    workload: str
+    target: str
+    load: str
+    guests: tuple[str, ...]
+    rounds: int
+    is_steady: bool
+    range_share: float | None
+    slope_share: float | None
+    why: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """All rounds of a run, in order, and what they cost. `estimated_s` is the expected time without connecting."""
 
@@ -230,6 +258,9 @@ class Plan:
     settled: tuple[
         Settled, ...
     ] = ()  # of a run with `Inventory.until`; the rounds that were not needed are no longer in it
+
+    conditioning: tuple[Round, ...] = ()  # at most; they are numbered before `rounds` and enter no figure
+    conditioned: tuple[Conditioned, ...] = ()
 
     @property
     def measured(self) -> tuple[Round | SearchPlan, ...]:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Until, Workload
-from calyx_orch.plan import cost, equals
+from calyx_orch.plan import cost, equals, precondition
 from calyx_orch.plan.order import engine_orders, guest_sets
 
 CALYX = "calyx"
@@ -63,14 +63,25 @@ def make(
         raise UsageError(
             f"this plan has {turns * len(cells)} rounds, more than {ROUNDS_MAX}: choose less by --limit or --workload"
         )
+    precondition.check(narrowed)
     layouts = _layouts(guests, chosen)
-    cells = _within_impact(narrowed, cells, layouts, rounds_each=turns)
+    before = max(precondition.rounds_at_most(narrowed, one) for one in chosen)
+    cells = _within_impact(narrowed, cells, layouts, rounds_each=turns + before)
     measured = [cell for cell in cells if cell.workload.find is None]
     rounds = tuple(_rounds(measured, compared, blocks, seed))
     searches = tuple(_searches([cell for cell in cells if cell.workload.find is not None]))
     if until is not None and rounds:
         notes += (_adaptive(until, blocks),)
-    return cost.priced(Plan(narrowed, seed, layouts, rounds, (), 0.0, notes=notes, searches=searches))
+    plan = Plan(narrowed, seed, layouts, rounds, (), 0.0, notes=notes, searches=searches)
+    return cost.priced(precondition.conditioned(plan, _firsts(rounds)))
+
+
+def _firsts(rounds: Sequence[Round]) -> list[Round]:
+    """The first round of each workload, target, load and set of guests."""
+    firsts: dict[tuple[object, ...], Round] = {}
+    for one in rounds:
+        firsts.setdefault((one.workload.name, one.target, one.load, one.guests), one)
+    return list(firsts.values())
 
 
 def _adaptive(until: Until, blocks: int) -> str:

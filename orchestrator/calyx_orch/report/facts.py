@@ -197,6 +197,26 @@ def searches(record: RunRecord) -> Table | None:
     return Table("searches", "The highest rate that holds a budget", columns, rows, text, first=True)
 
 
+def conditioned(record: RunRecord) -> Table | None:
+    """List how the preconditioning of each workload ended."""
+    if not record.plan.conditioned:
+        return None
+    titles = ("workload", "target", "guests", "rounds", "range", "slope", "reason")
+    columns = tuple(Column(title, title in ("rounds", "range", "slope")) for title in titles)
+    rows = tuple(
+        tuple(
+            wording.printable(text)
+            for text in (
+                one.workload, one.target, names(one.guests), str(one.rounds), wording.cv(one.range_share),
+                wording.cv(one.slope_share), one.why,
+            )
+        )
+        for one in record.plan.conditioned
+    )  # fmt: skip
+    text = "Rounds before the first block, in no figure; range and slope of the last five as shares of their mean."
+    return Table("conditioned", "Preconditioning", columns, rows, text)
+
+
 def settled(record: RunRecord) -> Table | None:
     """List how the repetitions of each workload ended, where they ended by what was measured."""
     if not record.plan.settled:

@@ -104,7 +104,8 @@ def grouped(table: pd.DataFrame, *keys: str) -> list[tuple[tuple[str, ...], pd.D
 
 def frame_of(record: RunRecord, summary: Summary) -> Frame:
     """Make the tables of a run."""
-    measured = [m for m in record.measurements if m.status == "ok"]
+    counted = {round_.index for round_ in record.plan.rounds}
+    measured = [m for m in record.measurements if m.status == "ok" and m.round_index in counted]
     guests = tuple(guest.name for guest in record.plan.inventory.guests)
     vm_host_of = {guest.name: guest.vm_host or NO_VM_HOST for guest in record.plan.inventory.guests}
     by_vm_host = {

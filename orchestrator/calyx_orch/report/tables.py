@@ -234,6 +234,7 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
         facts.failures(record),
         facts.searches(record),
         facts.settled(record),
+        facts.conditioned(record),
         *measured,
         facts.setups(record),
         facts.guests(record),

@@ -58,6 +58,7 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
     with screen.width(console):
         _print_table(console, _first_rows(facts.failures(record)), "guests that failed", style="red")
         _print_table(console, facts.searches(record))
+        _print_table(console, _first_rows(facts.conditioned(record)))
         _print_table(console, _first_rows(facts.settled(record)))
         if tables.is_measured(summary):
             fleet = tables.ordered(summary.fleet) if len({row.guest for row in summary.guests}) > 1 else ()
@@ -163,6 +164,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "sentence": verdict.sentence(record, summary),
         "outcomes": [asdict(outcome) for outcome in record.outcomes],
         "found": [asdict(one) for one in record.found],
+        "conditioned": [asdict(one) for one in plan.conditioned],
         "settled": [asdict(one) for one in plan.settled],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
     }
@@ -190,7 +192,9 @@ def _kinds(plan: Plan) -> list[tuple[str, ...]]:
     loads = list(plan.inventory.load)
     counts = Counter((one.workload.name, one.target, one.load, one.engine) for one in plan.rounds)
     ordered = sorted(counts, key=lambda k: (places[k[0]], targets[k[1]], loads.index(k[2]), k[3] != "calyx", k[3]))
-    return [(*key[:2], str(key[2]), key[3], str(counts[key])) for key in ordered]
+    before = Counter((one.workload.name, one.target, one.load) for one in plan.conditioning)
+    made = [(*key[:2], str(key[2]), "calyx, preconditioning", f"up to {count}") for key, count in before.items()]
+    return [*made, *((*key[:2], str(key[2]), key[3], str(counts[key])) for key in ordered)]
 
 
 _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (

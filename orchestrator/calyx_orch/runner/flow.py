@@ -9,7 +9,7 @@ import getpass
 import platform
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from calyx_agent.executables import Executable, available
@@ -17,9 +17,9 @@ from calyx_orch import coordination as co
 from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
 from calyx_orch.errors import RefusedError
-from calyx_orch.model import Found, Guest, GuestOutcome, Measurement, Plan, Round, Settled
+from calyx_orch.model import Conditioned, Found, Guest, GuestOutcome, Measurement, Plan, Round, Settled
 from calyx_orch.report.live import Live
-from calyx_orch.runner import buffers, preflight, preparing, probes, resume, search
+from calyx_orch.runner import buffers, conditioning, preflight, preparing, probes, resume, search
 from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
 from calyx_orch.runner.fleet import Fleet, count_of
@@ -83,7 +83,9 @@ class _Run:
     fleet: Fleet = field(init=False)
     planned: Plan = field(init=False)  # as in the run folder: with all guests, also those that lack an engine
 
-    executables: Mapping[str, Executable] = field(default_factory=dict)  # the agents there are: read once, not once a guest
+    executables: Mapping[str, Executable] = field(
+        default_factory=dict
+    )  # the agents there are: read once, not once a guest
     flushing: asyncio.Task[None] | None = None
     stopped: str = ""  # why the latest round was ended early
     first: int | None = None  # of a run that is continued: the first round to be measured
@@ -156,7 +158,10 @@ class _Run:
         self._keep_facts()
         gc.collect()
         gc.freeze()  # a collection in the middle of a clock probe would widen its bound
-        status = await self._run_rounds()
+        await conditioning.condition(
+            self.planned, measured=self._measured, play=self._run_conditioning, ended=self._tell_conditioned
+        )
+        status = "failed" if self.stopped else await self._run_rounds()
         if status == "finished":
             await self._run_searches()
         await self._flushed()
@@ -348,6 +353,26 @@ class _Run:
         for settled in self._repetitions().end(self._measured()):
             self._tell_settled(settled)
         return "finished"
+
+    # --- preconditioning ---
+
+    async def _run_conditioning(self, round_: Round) -> bool:
+        """One round that enters no figure; False when nobody is left, or the policy ended the run."""
+        alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
+        if not alive or self.stopped:
+            return False
+        self.display.round(1, (round_,), alive=len(alive))
+        await self._run_round(round_, alive)
+        if self.interrupted.is_set():
+            raise _InterruptedRun
+        if self.stopped:
+            self.notes.append(f"stopped in round {round_.number}, while preconditioning, by the {self.stopped}")
+        return not self.stopped
+
+    def _tell_conditioned(self, found: Conditioned) -> None:
+        self._keep_planned(conditioning.with_ended(self.planned, found))
+        self.folder.note("conditioned", time.monotonic_ns(), **asdict(found))
+        self.live.note(f"precondition {found.workload} on {found.target}: {found.why}")
 
     # --- repetitions that end when they are enough ---
 
