@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,7 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
+#include "proc.h"
 
 #define GATE_MAGIC 0x31657461676c6163ull /* "calgate1" */
 /* A waiter sleeps until this long before the start and spins the rest: a timer wakes late by up to about 60 us. */
@@ -49,7 +50,7 @@ int gate_create(struct gate *gate, const char *path)
 	struct gate made = {0};
 	int fd, error;
 
-	if (snprintf(made.path, sizeof(made.path), "%s", path) >= (int)sizeof(made.path))
+	if (calyx_format(made.path, sizeof(made.path), "%s", path) >= (int)sizeof(made.path))
 		return -ENAMETOOLONG;
 	unlink(path);
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -120,14 +121,14 @@ static bool is_orphaned(int fd, const struct gate_page *page)
 
 	if (fstat(fd, &status) || !status.st_nlink)
 		return true;
-	snprintf(path, sizeof(path), "/proc/%d", (int)page->agent);
+	calyx_format(path, sizeof(path), "/proc/%d", (int)page->agent);
 	return access(path, F_OK) != 0;
 }
 
 /* More waiters than CPUs must not spin: they would keep each other, and the agent, from running at the start line. */
 static void wait_until(uint64_t start_ns, uint32_t waiters)
 {
-	if (waiters > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN)) {
+	if (waiters > proc_cpus()) {
 		moment_sleep_until(start_ns);
 		return;
 	}
@@ -144,18 +145,18 @@ int gate_wait_main(int argc, char **argv)
 	int fd;
 
 	if (argc != 3 || strncmp(argv[2], "gate=", 5)) {
-		dprintf(STDERR_FILENO, "usage: calyx-agent wait gate=FILE\n");
+		calyx_say(STDERR_FILENO, "usage: calyx-agent wait gate=FILE\n");
 		return 2;
 	}
 	fd = open(argv[2] + 5, O_RDWR | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &status) || status.st_size < (off_t)sizeof(*page)) {
-		dprintf(STDERR_FILENO, "calyx-agent: no gate at %s: %s\n", argv[2] + 5,
-			strerror(fd < 0 ? errno : EINVAL));
+		calyx_say(STDERR_FILENO, "calyx-agent: no gate at %s: %s\n", argv[2] + 5,
+			  strerror(fd < 0 ? errno : EINVAL));
 		return 2;
 	}
 	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED || page->magic != GATE_MAGIC) {
-		dprintf(STDERR_FILENO, "calyx-agent: %s is no gate\n", argv[2] + 5);
+		calyx_say(STDERR_FILENO, "calyx-agent: %s is no gate\n", argv[2] + 5);
 		return 2;
 	}
 	moment_fine_timers();

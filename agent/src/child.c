@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 #include "proc.h"
 #include "protocol.h"
@@ -99,7 +99,7 @@ int child_spawn(struct child *child, const char *const *arguments, const char *d
 	if (!error)
 		error = spawn(&made, arguments, directory, blocked);
 	if (error) {
-		snprintf(why, WHY_MAX, "cannot run %.200s: %s", arguments[0], strerror(-error));
+		calyx_format(why, WHY_MAX, "cannot run %.200s: %s", arguments[0], strerror(-error));
 		made.pid = 0;
 		child_free(&made);
 		return error;

@@ -6,11 +6,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 
 #define STACK_BYTES (512 << 10)
@@ -76,11 +76,11 @@ static int arm_locked(struct command *command, uint64_t start_ns, char *why)
 	int error = -EINVAL;
 
 	if (command->state == COMMAND_ARMED) {
-		snprintf(why, WHY_MAX, "'%s' is armed already", command->line.verb);
+		calyx_format(why, WHY_MAX, "'%s' is armed already", command->line.verb);
 		return error;
 	}
 	if (command->state != COMMAND_READY || command->stop) {
-		snprintf(why, WHY_MAX, "'%s' is not ready to be armed", command->line.verb);
+		calyx_format(why, WHY_MAX, "'%s' is not ready to be armed", command->line.verb);
 		return error;
 	}
 	error = 0;
@@ -91,10 +91,10 @@ static int arm_locked(struct command *command, uint64_t start_ns, char *why)
 	else
 		gate_open(command->gate, start_ns);
 	if (error == -ETIME)
-		snprintf(why, WHY_MAX, "that start line passed %llu us ago",
-			 (unsigned long long)(moment_now_ns() - start_ns) / 1000);
+		calyx_format(why, WHY_MAX, "that start line passed %llu us ago",
+			     (unsigned long long)(moment_now_ns() - start_ns) / 1000);
 	else if (error)
-		snprintf(why, WHY_MAX, "the engine cannot be armed: %s", strerror(-error));
+		calyx_format(why, WHY_MAX, "the engine cannot be armed: %s", strerror(-error));
 	if (error)
 		return error;
 	command->state = COMMAND_ARMED;
@@ -204,7 +204,7 @@ void command_refuse(struct command *command, int error, const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	vsnprintf(why, sizeof(why), format, arguments);
+	calyx_format_list(why, sizeof(why), format, arguments);
 	va_end(arguments);
 	message_refused(&command->closing, command->line.verb, error, why);
 }

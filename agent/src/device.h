@@ -43,10 +43,14 @@ struct device_holds {
 	struct device_hold held[DEVICES_MAX];
 };
 
+/* "MAJOR:MINOR" */
+bool device_parse_number(const char *text, dev_t *number);
 /* 0, or -errno with a sentence in why (WHY_MAX bytes). */
 int device_find(const char *written, struct device *device, char *why);
 /* May its content be destroyed? 0, or -errno with a sentence in why. Opens it for reading alone. */
 int device_check(const struct device *device, char *why);
+/* As device_check, and leaves it open, for nobody else until it is closed: the descriptor. */
+int device_open(const struct device *device, int access, char *why);
 /* Checks, opens and holds it. The descriptor, which stays with the holds, or -errno with a sentence in why. */
 int device_hold(struct device_holds *holds, const struct device *device, uint64_t used_bytes, char *why);
 /* Is the block device at `path` held, and still the same? How much of it is used, 0 when `path` is no block device, or

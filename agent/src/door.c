@@ -4,9 +4,9 @@
  */
 #include "door.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "calyx/text.h"
 #include "document.h"
 #include "job.h"
 
@@ -21,7 +21,7 @@ struct calyx_door {
 static int refuse_devices(const struct calyx_job *job, char *why)
 {
 	if (job->devices)
-		snprintf(why, CALYX_DOOR_WHY_MAX, "raw devices are used by agents alone");
+		calyx_format(why, CALYX_DOOR_WHY_MAX, "raw devices are used by agents alone");
 	return job->devices;
 }
 
@@ -30,7 +30,7 @@ struct calyx_door *calyx_door_open(const char *line, size_t length, char *why)
 	struct calyx_door *door = calloc(1, sizeof(*door));
 
 	if (!door) {
-		snprintf(why, CALYX_DOOR_WHY_MAX, "no memory for a job");
+		calyx_format(why, CALYX_DOOR_WHY_MAX, "no memory for a job");
 		return NULL;
 	}
 	if (line_parse(line, length, &door->line, why) || job_parse(&door->line, &door->job, why) ||

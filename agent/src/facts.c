@@ -5,8 +5,6 @@
 #include "agent.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,6 +12,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "document.h"
 #include "facts.h"
 #include "job.h"
@@ -23,31 +22,33 @@
 static const char *const usual_places[] = {"/usr/local/bin", "/usr/local/sbin", "/usr/bin",	"/bin",
 					   "/usr/sbin",	     "/sbin",		"/opt/fio/bin", NULL};
 
-static void write_file_text(struct json *json, const char *key, const char *path)
+void facts_write_text(struct json *json, const char *key, const char *directory, const char *name)
 {
 	char text[PLACE_TEXT];
 
-	json_text(json, key, place_attribute("", path, text) && *text ? text : NULL);
+	json_text(json, key, place_attribute(directory, name, text) && *text ? text : NULL);
 }
 
-static void write_file_number(struct json *json, const char *key, const char *path)
+void facts_write_number(struct json *json, const char *key, const char *directory, const char *name)
 {
 	char text[PLACE_TEXT];
 
-	if (place_attribute("", path, text) && *text)
-		json_i64(json, key, strtoll(text, NULL, 10));
-	else
+	if (!place_attribute(directory, name, text) || !*text)
 		json_null(json, key);
+	else if (*text == '-')
+		json_i64(json, key, -(int64_t)calyx_number(text + 1, NULL));
+	else
+		json_i64(json, key, (int64_t)calyx_number(text, NULL));
 }
 
 static void write_memory(struct json *json)
 {
 	char text[1024], *line;
-	ssize_t length = proc_read("/proc/meminfo", text, sizeof(text));
+	ssize_t length = calyx_read_text("/proc/meminfo", text, sizeof(text));
 
 	line = length > 0 ? strstr(text, "MemTotal:") : NULL;
 	if (line)
-		json_u64(json, "memory_bytes", strtoull(line + strlen("MemTotal:"), NULL, 10) * 1024);
+		json_u64(json, "memory_bytes", calyx_number(line + strlen("MemTotal:"), NULL) * 1024);
 	else
 		json_null(json, "memory_bytes");
 }
@@ -59,7 +60,7 @@ static void write_huge_pages(struct json *json)
 	calyx_huge_pages(&page_bytes, &free_pages);
 	json_u64(json, "huge_page_bytes", page_bytes);
 	json_u64(json, "huge_pages_free", free_pages);
-	write_file_text(json, "numa_nodes", "/sys/devices/system/node/online");
+	facts_write_text(json, "numa_nodes", "", "/sys/devices/system/node/online");
 }
 
 static void write_clock(struct json *json)
@@ -67,18 +68,18 @@ static void write_clock(struct json *json)
 	struct calyx_clock clock;
 
 	calyx_clock_measure(&clock);
-	write_file_text(json, "clocksource", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+	facts_write_text(json, "clocksource", "", "/sys/devices/system/clocksource/clocksource0/current_clocksource");
 	document_clock(json, "clock", &clock);
 }
 
 static void write_cpus(struct json *json)
 {
-	cpu_set_t allowed;
+	uint32_t cpus = proc_cpus();
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed))
-		json_i64(json, "cpus", sysconf(_SC_NPROCESSORS_ONLN));
+	if (cpus)
+		json_u64(json, "cpus", cpus);
 	else
-		json_i64(json, "cpus", CPU_COUNT(&allowed));
+		json_null(json, "cpus");
 }
 
 static void write_io_uring(struct json *json)
@@ -90,11 +91,11 @@ static void write_io_uring(struct json *json)
 	if (error) {
 		bool known = place_attribute("", "/proc/sys/kernel/io_uring_disabled", disabled);
 
-		snprintf(why, sizeof(why), "io_uring_setup: %s (%s); kernel.io_uring_disabled is %s",
-			 error == -EPERM    ? "EPERM"
-			 : error == -ENOSYS ? "ENOSYS"
-					    : "error",
-			 strerror(-error), known ? disabled : "not known to this kernel");
+		calyx_format(why, sizeof(why), "io_uring_setup: %s (%s); kernel.io_uring_disabled is %s",
+			     error == -EPERM	? "EPERM"
+			     : error == -ENOSYS ? "ENOSYS"
+						: "error",
+			     strerror(-error), known ? disabled : "not known to this kernel");
 	}
 	json_key(json, "io_uring");
 	json_object(json);
@@ -125,7 +126,7 @@ static bool is_program(const char *directory, size_t length, const char *name, c
 {
 	struct stat status;
 
-	if (!length || snprintf(path, PATH_MAX, "%.*s/%s", (int)length, directory, name) >= PATH_MAX)
+	if (!length || calyx_format(path, PATH_MAX, "%.*s/%s", (int)length, directory, name) >= PATH_MAX)
 		return false;
 	return !access(path, X_OK) && !stat(path, &status) && S_ISREG(status.st_mode);
 }
@@ -136,7 +137,7 @@ static bool find_program(const struct line *line, const char *name, char path[PA
 	char local[PATH_MAX];
 
 	if (strchr(name, '/'))
-		return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX && !access(path, X_OK);
+		return calyx_format(path, PATH_MAX, "%s", name) < PATH_MAX && !access(path, X_OK);
 	for (size_t i = 0; i < line->count; i++)
 		if (!strcmp(line->pairs[i].key, "dir") &&
 		    is_program(line->pairs[i].value, strlen(line->pairs[i].value), name, path))
@@ -151,7 +152,7 @@ static bool find_program(const struct line *line, const char *name, char path[PA
 	for (int i = 0; usual_places[i]; i++)
 		if (is_program(usual_places[i], strlen(usual_places[i]), name, path))
 			return true;
-	if (home && snprintf(local, sizeof(local), "%s/.local/bin", home) < PATH_MAX &&
+	if (home && calyx_format(local, sizeof(local), "%s/.local/bin", home) < PATH_MAX &&
 	    is_program(local, strlen(local), name, path))
 		return true;
 	return is_program("/snap/bin", strlen("/snap/bin"), name, path);
@@ -183,15 +184,15 @@ static void write_system(struct json *json)
 	uname(&name);
 	json_text(json, "hostname", name.nodename);
 	json_text(json, "kernel", name.release);
-	write_file_text(json, "machine_id", "/etc/machine-id");
-	write_file_text(json, "boot_id", "/proc/sys/kernel/random/boot_id");
+	facts_write_text(json, "machine_id", "", "/etc/machine-id");
+	facts_write_text(json, "boot_id", "", "/proc/sys/kernel/random/boot_id");
 	json_text(json, "arch", name.machine);
 	write_cpus(json);
 	write_memory(json);
 	write_huge_pages(json);
 	write_clock(json);
 	facts_write_virtual(json);
-	write_file_number(json, "io_uring_disabled", "/proc/sys/kernel/io_uring_disabled");
+	facts_write_number(json, "io_uring_disabled", "", "/proc/sys/kernel/io_uring_disabled");
 	write_io_uring(json);
 	write_memlock(json);
 	json_u64(json, "uid", geteuid());

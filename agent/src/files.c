@@ -7,12 +7,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 #include "protocol.h"
 
@@ -21,7 +21,7 @@
 
 static int make_work_in(struct record *record, const char *parent, size_t length)
 {
-	if (snprintf(record->work, sizeof(record->work), "%.*s/" WORK_PREFIX "XXXXXX", (int)length, parent) >=
+	if (calyx_format(record->work, sizeof(record->work), "%.*s/" WORK_PREFIX "XXXXXX", (int)length, parent) >=
 	    (int)sizeof(record->work))
 		return -ENAMETOOLONG;
 	if (mkdtemp(record->work))
@@ -52,7 +52,7 @@ int files_make_directory(struct record *record, const char *parent, uint32_t fil
 		return -EMFILE;
 	/* Noted before it is made, so that whoever ends the agent in between leaves nothing. */
 	record->made_files[free_place] = files;
-	if (snprintf(record->made[free_place], PATH_MAX, "%s/" MADE_PREFIX "XXXXXX", parent) >= PATH_MAX) {
+	if (calyx_format(record->made[free_place], PATH_MAX, "%s/" MADE_PREFIX "XXXXXX", parent) >= PATH_MAX) {
 		record->made[free_place][0] = 0;
 		return -ENAMETOOLONG;
 	}
@@ -165,7 +165,7 @@ int files_remove_laid(int at_fd, const char *path, uint32_t files)
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	for (uint32_t i = 0; i < files; i++) {
-		snprintf(name, sizeof(name), "job.%u", i);
+		calyx_format(name, sizeof(name), "job.%u", i);
 		failed = unlink_in(fd, name);
 		error = error ? error : failed;
 	}

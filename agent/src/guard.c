@@ -9,13 +9,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "child.h"
 #include "moment.h"
 
@@ -55,8 +55,8 @@ static int clean_after(struct watch *watch, const char *why, int number)
 	watch->record->work_held = 0;
 	error = files_clean(watch->record, NULL, NULL);
 	files_remove_work(watch->record);
-	dprintf(STDERR_FILENO, "calyx-agent: %s %d; %s\n", why, number,
-		error ? "not all of its files could be removed" : "its fio and its files are gone");
+	calyx_say(STDERR_FILENO, "calyx-agent: %s %d; %s\n", why, number,
+		  error ? "not all of its files could be removed" : "its fio and its files are gone");
 	return 1;
 }
 

@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "child.h"
 #include "moment.h"
 #include "proc.h"
@@ -57,7 +57,7 @@ static int parse(struct hold *hold, char *why)
 			&hold->deadline_ns, why))
 		return -EINVAL;
 	if (!hold->waiters || !hold->runtime_ns || !line_get(line, "arg")) {
-		snprintf(why, WHY_MAX, "a held 'exec' needs hold= of at least 1, runtime_ns= and arg=");
+		calyx_format(why, WHY_MAX, "a held 'exec' needs hold= of at least 1, runtime_ns= and arg=");
 		return -EINVAL;
 	}
 	if (!hold->arm_within_ms)
@@ -65,7 +65,7 @@ static int parse(struct hold *hold, char *why)
 	hold->arguments = line_list(line, "arg");
 	hold->collect = line_list(line, "collect");
 	if (!hold->arguments || !hold->collect) {
-		snprintf(why, WHY_MAX, "no memory for the command");
+		calyx_format(why, WHY_MAX, "no memory for the command");
 		return -ENOMEM;
 	}
 	return 0;
@@ -111,9 +111,9 @@ static bool wait_for_arm(struct hold *hold)
 			if (command_withdraw(hold->command))
 				continue;
 			given_up = hold->child.timed_out = true;
-			snprintf(hold->child.given_up, sizeof(hold->child.given_up),
-				 "it was ready, but no start line came within %llu ms",
-				 (unsigned long long)hold->arm_within_ms);
+			calyx_format(hold->child.given_up, sizeof(hold->child.given_up),
+				     "it was ready, but no start line came within %llu ms",
+				     (unsigned long long)hold->arm_within_ms);
 			gate_abort(&hold->gate);
 		}
 		if (step(hold, moment_now_ns() + 50 * MS_NS, given_up ? until_ns : UINT64_MAX))
@@ -215,7 +215,7 @@ static void collect_file(struct hold *hold, const char *path, struct json *missi
 	char full[2 * PATH_MAX];
 	int fd, error;
 
-	snprintf(full, sizeof(full), "%s/%s", *path == '/' ? "" : hold->command->agent->record->work, path);
+	calyx_format(full, sizeof(full), "%s/%s", *path == '/' ? "" : hold->command->agent->record->work, path);
 	fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	error = fd < 0 ? -errno : child_write_file(&hold->command->closing, name, fd);
 	if (fd >= 0)
@@ -280,7 +280,7 @@ static int check_device(struct command *command, char *why)
 	int64_t used = device_is_held(&command->agent->devices, line_get(&command->line, "device"), why);
 
 	if (!used)
-		snprintf(why, WHY_MAX, "%.300s is no block device", line_get(&command->line, "device"));
+		calyx_format(why, WHY_MAX, "%.300s is no block device", line_get(&command->line, "device"));
 	return used > 0 ? 0 : used ? (int)used : -ENOTBLK;
 }
 
@@ -291,12 +291,12 @@ void work_hold(struct command *command)
 	char why[WHY_MAX], path[PATH_MAX + 8];
 	int error;
 
-	snprintf(path, sizeof(path), "%s/gate", work);
+	calyx_format(path, sizeof(path), "%s/gate", work);
 	error = parse(&hold, why);
 	if (!error) {
 		error = gate_create(&hold.gate, path);
 		if (error)
-			snprintf(why, sizeof(why), "cannot make the gate in %.300s: %s", work, strerror(-error));
+			calyx_format(why, sizeof(why), "cannot make the gate in %.300s: %s", work, strerror(-error));
 	}
 	/* SIGCHLD is blocked in all threads of the program: the end of one job's `exec_prerun` would interrupt the
 	 * io_uring_enter() of a job that already runs. fio (3.33 to 3.42 at least) makes that system call without

@@ -5,9 +5,10 @@
 #include "job.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "calyx/text.h"
 
 #define KEYS                                                                                                           \
 	"path* rw bs iodepth size ramp_ns runtime_ns rwmixread rate_iops direct fsync seed data_seed interval_ns "     \
@@ -52,7 +53,7 @@ static int parse_name(const struct line *line, const char *key, const char *cons
 	for (; names[*index]; ++*index)
 		if (!strcmp(names[*index], text))
 			return 0;
-	snprintf(why, WHY_MAX, "%s=%.60s is unknown", key, text);
+	calyx_format(why, WHY_MAX, "%s=%.60s is unknown", key, text);
 	return -EINVAL;
 }
 
@@ -176,7 +177,7 @@ int job_parse(const struct line *line, struct job *job, char *why)
 		return error;
 	for (size_t i = 0; i < sizeof(required) / sizeof(*required); i++) {
 		if (!line_get(line, required[i])) {
-			snprintf(why, WHY_MAX, "'run' needs %s=", required[i]);
+			calyx_format(why, WHY_MAX, "'run' needs %s=", required[i]);
 			return -EINVAL;
 		}
 	}
@@ -195,7 +196,7 @@ int job_parse(const struct line *line, struct job *job, char *why)
 		return error;
 	parsed.paths = line_list(line, "path");
 	if (!parsed.paths) {
-		snprintf(why, WHY_MAX, "no memory for the job's paths");
+		calyx_format(why, WHY_MAX, "no memory for the job's paths");
 		return -ENOMEM;
 	}
 	parsed.job.paths = (const char *const *)parsed.paths;

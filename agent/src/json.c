@@ -5,9 +5,10 @@
 #include "json.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "calyx/text.h"
 
 static bool reserve(struct buffer *buffer, size_t more)
 {
@@ -159,7 +160,7 @@ void json_array_end(struct json *json)
 void json_u64(struct json *json, const char *key, uint64_t value)
 {
 	char digits[24];
-	int length = snprintf(digits, sizeof(digits), "%" PRIu64, value);
+	int length = calyx_format(digits, sizeof(digits), "%" PRIu64, value);
 
 	begin_value(json, key);
 	buffer_append(json->out, digits, (size_t)length);
@@ -168,7 +169,7 @@ void json_u64(struct json *json, const char *key, uint64_t value)
 void json_i64(struct json *json, const char *key, int64_t value)
 {
 	char digits[24];
-	int length = snprintf(digits, sizeof(digits), "%" PRId64, value);
+	int length = calyx_format(digits, sizeof(digits), "%" PRId64, value);
 
 	begin_value(json, key);
 	buffer_append(json->out, digits, (size_t)length);

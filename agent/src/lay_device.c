@@ -6,11 +6,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 #include "owner.h"
 
@@ -39,16 +39,16 @@ static int parse(struct device_job *job, char *why)
 	    owner_parse(line, "run", job->owner.run, why) || owner_parse(line, "by", job->owner.by, why))
 		return -EINVAL;
 	if (!destructive) {
-		snprintf(why, WHY_MAX, "a raw device is overwritten: that is done only with destructive=1");
+		calyx_format(why, WHY_MAX, "a raw device is overwritten: that is done only with destructive=1");
 		return -EPERM;
 	}
 	if (verify && strcmp(verify, "crc32c") != 0 && strcmp(verify, "none") != 0) {
-		snprintf(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
+		calyx_format(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
 		return -EINVAL;
 	}
 	job->verify = verify && !strcmp(verify, "crc32c");
 	if (!job->size || !job->files) {
-		snprintf(why, WHY_MAX, "'prepare' of a device needs size= and files=, both above 0");
+		calyx_format(why, WHY_MAX, "'prepare' of a device needs size= and files=, both above 0");
 		return -EINVAL;
 	}
 	return 0;
@@ -62,22 +62,23 @@ static int find(struct device_job *job, char *why)
 	if (error)
 		return error;
 	if (serial && strcmp(serial, job->device.serial) != 0) {
-		snprintf(why, WHY_MAX, "%.200s has the serial number '%.100s', not '%.100s': it is another disk",
-			 job->device.node, job->device.serial, serial);
+		calyx_format(why, WHY_MAX, "%.200s has the serial number '%.100s', not '%.100s': it is another disk",
+			     job->device.node, job->device.serial, serial);
 		return -ENXIO;
 	}
 	if (job->size > job->device.size_bytes) {
-		snprintf(why, WHY_MAX, "No space left on device: %.200s has %" PRIu64 " bytes, %" PRIu64 " are needed",
-			 job->device.node, job->device.size_bytes, job->size);
+		calyx_format(why, WHY_MAX,
+			     "No space left on device: %.200s has %" PRIu64 " bytes, %" PRIu64 " are needed",
+			     job->device.node, job->device.size_bytes, job->size);
 		return -ENOSPC;
 	}
 	if (job->files * (strlen(job->device.node) + FILE_FACTS_BYTES) > LINE_MAX_BYTES - FILE_FACTS_BYTES) {
-		snprintf(why, WHY_MAX, "the path is too long for %" PRIu64 " jobs: the answer is one line of 64 KiB",
-			 job->files);
+		calyx_format(why, WHY_MAX,
+			     "the path is too long for %" PRIu64 " jobs: the answer is one line of 64 KiB", job->files);
 		return -ENAMETOOLONG;
 	}
-	snprintf(job->owner.device, sizeof(job->owner.device), "%u:%u", major(job->device.number),
-		 minor(job->device.number));
+	calyx_format(job->owner.device, sizeof(job->owner.device), "%u:%u", major(job->device.number),
+		     minor(job->device.number));
 	return 0;
 }
 
@@ -90,7 +91,7 @@ static int leave_note(struct device_job *job)
 	unsigned int place;
 	int error;
 
-	snprintf(parent, sizeof(parent), "%.*s", (int)(slash - record->work), record->work);
+	calyx_format(parent, sizeof(parent), "%.*s", (int)(slash - record->work), record->work);
 	job->owner.kind = "files";
 	error = files_make_directory(record, parent, 0, &place);
 	if (error)
@@ -112,7 +113,7 @@ static int hold(struct device_job *job, char *why)
 	char parent[PATH_MAX], holder[WHY_MAX];
 	int fd = device_hold(&job->command->agent->devices, &job->device, job->size, why);
 
-	snprintf(parent, sizeof(parent), "%.*s", (int)(slash - record->work), record->work);
+	calyx_format(parent, sizeof(parent), "%.*s", (int)(slash - record->work), record->work);
 	if (fd == -EBUSY && owner_of_device(parent, job->owner.device, job->device.node, holder))
 		memcpy(why, holder, WHY_MAX);
 	return fd;

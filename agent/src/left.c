@@ -7,12 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "owner.h"
 #include "place.h"
 
@@ -70,7 +70,7 @@ static const char *why_kept(enum holder holder, const struct owner *owner, char 
 	switch (holder) {
 	case HOLDER_LIVES:
 		owner_tell(owner, told);
-		snprintf(why, WHY_MAX, "its agent lives: in use by %s", told);
+		calyx_format(why, WHY_MAX, "its agent lives: in use by %s", told);
 		return why;
 	case HOLDER_ELSEWHERE:
 		return "an agent of another machine made it";
@@ -140,7 +140,7 @@ static uint64_t take_all(struct cleaning *cleaning, const char *directory, const
 	while ((name = owner_next(parent, prefix))) {
 		bool is_own;
 
-		snprintf(path, sizeof(path), "%s/%s", strcmp(directory, "/") ? directory : "", name);
+		calyx_format(path, sizeof(path), "%s/%s", strcmp(directory, "/") ? directory : "", name);
 		is_own = !strcmp(path, cleaning->command->agent->record->work);
 		if (is_own)
 			continue;
@@ -186,7 +186,7 @@ static void take_left_over(struct cleaning *cleaning)
 		write_freed(cleaning, line->pairs[i].value,
 			    take_all(cleaning, line->pairs[i].value, MADE_PREFIX, false));
 	}
-	snprintf(beside, sizeof(beside), "%.*s", slash ? (int)(slash - executable) : 0, executable);
+	calyx_format(beside, sizeof(beside), "%.*s", slash ? (int)(slash - executable) : 0, executable);
 	take_all(cleaning, beside, WORK_PREFIX, true);
 	take_all(cleaning, beside, MADE_PREFIX, false); /* notes of raw devices */
 	if (strcmp(beside, "/var/tmp"))

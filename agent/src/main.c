@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -23,6 +22,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "child.h"
 #include "guard.h"
 #include "moment.h"
@@ -200,7 +200,7 @@ static int finish(struct agent *agent, const char *why)
 		moment_sleep_until(moment_now_ns() + MS_NS);
 	child_kill_all(END_PROGRAMS_NS);
 	if (files_clean(agent->record, NULL, NULL)) {
-		dprintf(STDERR_FILENO, "calyx-agent: ends (%s), but not all of its files could be removed\n", why);
+		calyx_say(STDERR_FILENO, "calyx-agent: ends (%s), but not all of its files could be removed\n", why);
 		status = 1;
 	}
 	files_remove_work(agent->record);
@@ -236,7 +236,7 @@ static void raise_memory_lock_limit(void)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit))
 		return;
 	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_MEMLOCK, &limit);
+	prlimit(0, RLIMIT_MEMLOCK, &limit, NULL); /* setrlimit of musl stops all threads, by a kilobyte of code */
 }
 
 /* With a note in it, so that what a dead agent left is known for what it is. */
@@ -273,7 +273,7 @@ static int serve(struct record *record)
 	if (!error)
 		error = send_hello(&agent);
 	if (error) {
-		dprintf(STDERR_FILENO, "calyx-agent: cannot begin: %s\n", strerror(-error));
+		calyx_say(STDERR_FILENO, "calyx-agent: cannot begin: %s\n", strerror(-error));
 		files_remove_work(record);
 		return 1;
 	}
@@ -290,17 +290,17 @@ int main(int argc, char **argv)
 	if (argc >= 2 && !strcmp(argv[1], "wait"))
 		_exit(gate_wait_main(argc, argv));
 	if (argc == 2 && !strcmp(argv[1], "--version")) {
-		printf("calyx-agent %s protocol %d\n", CALYX_AGENT_VERSION, PROTOCOL_VERSION);
+		calyx_say(STDOUT_FILENO, "calyx-agent %s protocol %d\n", CALYX_AGENT_VERSION, PROTOCOL_VERSION);
 		return 0;
 	}
 	if (argc != 1 || fcntl(STDIN_FILENO, F_GETFD) < 0 || fcntl(STDOUT_FILENO, F_GETFD) < 0) {
-		dprintf(STDERR_FILENO, "usage: calyx-agent | calyx-agent wait gate=FILE | calyx-agent --version\n"
-				       "It serves its stdin and stdout, which must be open.\n");
+		calyx_say(STDERR_FILENO, "usage: calyx-agent | calyx-agent wait gate=FILE | calyx-agent --version\n"
+					 "It serves its stdin and stdout, which must be open.\n");
 		return 2;
 	}
 	record = mmap(NULL, sizeof(*record), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (record == MAP_FAILED) {
-		dprintf(STDERR_FILENO, "calyx-agent: no memory\n");
+		calyx_say(STDERR_FILENO, "calyx-agent: no memory\n");
 		return 1;
 	}
 	/* _exit: a thread that hangs in the kernel must not hold up the end. */

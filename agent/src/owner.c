@@ -6,7 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdio.h> /* renameat */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "calyx/engine.h"
+#include "calyx/text.h"
 #include "files.h"
 #include "moment.h"
 #include "place.h"
@@ -31,7 +32,7 @@ static void tell_machine(char machine[2 * PLACE_TEXT])
 	gethostname(host, sizeof(host) - 1);
 	if (!place_attribute("", "/etc/machine-id", id))
 		id[0] = 0;
-	snprintf(machine, 2 * PLACE_TEXT, "%s %s", host, id);
+	calyx_format(machine, 2 * PLACE_TEXT, "%s %s", host, id);
 }
 
 int owner_parse(const struct line *line, const char *key, char name[OWNER_TEXT], char *why)
@@ -41,13 +42,13 @@ int owner_parse(const struct line *line, const char *key, char name[OWNER_TEXT],
 	name[0] = 0;
 	for (const char *at = text; at && *at; at++) {
 		if ((unsigned char)*at < ' ' || at - text >= OWNER_TEXT - 1) {
-			snprintf(why, WHY_MAX, "%s= is a name of at most %d bytes without control characters", key,
-				 OWNER_TEXT - 1);
+			calyx_format(why, WHY_MAX, "%s= is a name of at most %d bytes without control characters", key,
+				     OWNER_TEXT - 1);
 			return -EINVAL;
 		}
 	}
 	if (text)
-		snprintf(name, OWNER_TEXT, "%s", text);
+		calyx_format(name, OWNER_TEXT, "%s", text);
 	return 0;
 }
 
@@ -78,7 +79,7 @@ static void take_value(const char *note, const char *key, char *value, size_t si
 		at = at ? at + 1 : NULL;
 	}
 	if (at)
-		snprintf(value, size, "%.*s", (int)strcspn(at + length + 1, "\n"), at + length + 1);
+		calyx_format(value, size, "%.*s", (int)strcspn(at + length + 1, "\n"), at + length + 1);
 }
 
 static uint64_t take_number(const char *note, const char *key)
@@ -86,7 +87,7 @@ static uint64_t take_number(const char *note, const char *key)
 	char text[32];
 
 	take_value(note, key, text, sizeof(text));
-	return strtoull(text, NULL, 10);
+	return calyx_number(text, NULL);
 }
 
 static void read_note(const char *note, struct owner *owner)
@@ -99,7 +100,7 @@ static void read_note(const char *note, struct owner *owner)
 	take_value(note, "kind", kind, sizeof(kind));
 	take_value(note, "files", files, sizeof(files));
 	owner->kind = !strcmp(kind, "work") ? "work" : !strcmp(kind, "files") ? "files" : NULL;
-	owner->files = files[0] ? (uint32_t)strtoul(files, NULL, 10) : 0;
+	owner->files = files[0] ? (uint32_t)calyx_number(files, NULL) : 0;
 	if (owner->files > CALYX_JOBS_MAX)
 		owner->files = CALYX_JOBS_MAX;
 	owner->since_s = take_number(note, "since");
@@ -166,9 +167,9 @@ void owner_tell(const struct owner *owner, char told[OWNER_TOLD])
 {
 	long long now_s = time(NULL), since_s = (long long)owner->since_s;
 
-	snprintf(told, OWNER_TOLD, "run %.80s of %.80s for %lld s (agent %llu)", owner->run[0] ? owner->run : "unknown",
-		 owner->by[0] ? owner->by : "somebody", now_s > since_s ? now_s - since_s : 0,
-		 (unsigned long long)owner->pid);
+	calyx_format(told, OWNER_TOLD, "run %.80s of %.80s for %lld s (agent %llu)",
+		     owner->run[0] ? owner->run : "unknown", owner->by[0] ? owner->by : "somebody",
+		     now_s > since_s ? now_s - since_s : 0, (unsigned long long)owner->pid);
 }
 
 static void refuse(const char *parent, const struct owner *owner, char *why)
@@ -176,7 +177,8 @@ static void refuse(const char *parent, const struct owner *owner, char *why)
 	char told[OWNER_TOLD];
 
 	owner_tell(owner, told);
-	snprintf(why, WHY_MAX, "%.180s has been in use by %s: two runs at once would measure each other", parent, told);
+	calyx_format(why, WHY_MAX, "%.180s has been in use by %s: two runs at once would measure each other", parent,
+		     told);
 }
 
 int owner_check(const char *parent, const struct owner *owner, char *why)
@@ -244,10 +246,10 @@ int owner_settle(const char *directory, const struct owner *owner)
 		goto close_directory;
 	}
 	tell_machine(machine);
-	length = snprintf(note, sizeof(note),
-			  "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n", owner->kind,
-			  owner->files, owner->device, owner->run, owner->by, (long long)time(NULL), (int)getpid(),
-			  machine);
+	length = calyx_format(note, sizeof(note),
+			      "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n",
+			      owner->kind, owner->files, owner->device, owner->run, owner->by, (long long)time(NULL),
+			      (int)getpid(), machine);
 	flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks nobody is told dead or living */
 	errno = EIO;
 	if (write(fd, note, (size_t)length) != length || fsync(fd) ||

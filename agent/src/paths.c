@@ -54,29 +54,12 @@ static void write_space(struct json *json, const char *path)
 	json_u64(json, "total_bytes", (uint64_t)space.f_blocks * space.f_frsize);
 }
 
-static void write_number(struct json *json, const char *key, const char *sysfs, const char *name)
-{
-	char text[PLACE_TEXT];
-
-	if (*sysfs && place_attribute(sysfs, name, text) && *text)
-		json_i64(json, key, strtoll(text, NULL, 10));
-	else
-		json_null(json, key);
-}
-
-static void write_text(struct json *json, const char *key, const char *sysfs, const char *name)
-{
-	char text[PLACE_TEXT];
-
-	json_text(json, key, *sysfs && place_attribute(sysfs, name, text) && *text ? text : NULL);
-}
-
 /* `none [mq-deadline]`: the one in brackets is in force. */
 static void write_scheduler(struct json *json, const char *sysfs)
 {
 	char text[PLACE_TEXT], *open;
 
-	if (!*sysfs || !place_attribute(sysfs, "queue/scheduler", text)) {
+	if (!place_attribute(sysfs, "queue/scheduler", text)) {
 		json_null(json, "scheduler");
 		return;
 	}
@@ -89,25 +72,26 @@ static void write_scheduler(struct json *json, const char *sysfs)
 static void write_disk(struct json *json, const char *path)
 {
 	char sysfs[PATH_MAX], text[PLACE_TEXT];
+	bool known = place_disk(path, sysfs);
 
-	if (!place_disk(path, sysfs))
-		sysfs[0] = 0;
-	json_text(json, "device", *sysfs ? strrchr(sysfs, '/') + 1 : NULL);
-	write_number(json, "logical_block_size", sysfs, "queue/logical_block_size");
-	write_number(json, "physical_block_size", sysfs, "queue/physical_block_size");
-	if (*sysfs && place_attribute(sysfs, "queue/rotational", text))
+	if (!known)
+		strcpy(sysfs, "/dev/null"); /* which has nothing below it */
+	json_text(json, "device", known ? strrchr(sysfs, '/') + 1 : NULL);
+	facts_write_number(json, "logical_block_size", sysfs, "queue/logical_block_size");
+	facts_write_number(json, "physical_block_size", sysfs, "queue/physical_block_size");
+	if (place_attribute(sysfs, "queue/rotational", text))
 		json_bool(json, "rotational", *text == '1');
 	else
 		json_null(json, "rotational");
 	write_scheduler(json, sysfs);
-	write_text(json, "write_cache", sysfs, "queue/write_cache");
+	facts_write_text(json, "write_cache", sysfs, "queue/write_cache");
 	/* SCSI devices have a depth of their own; others are bounded by the requests of their queue. */
-	if (*sysfs && place_attribute(sysfs, "device/queue_depth", text))
-		write_number(json, "queue_depth", sysfs, "device/queue_depth");
+	if (place_attribute(sysfs, "device/queue_depth", text))
+		facts_write_number(json, "queue_depth", sysfs, "device/queue_depth");
 	else
-		write_number(json, "queue_depth", sysfs, "queue/nr_requests");
-	write_text(json, "model", sysfs, "device/model");
-	write_number(json, "io_poll", sysfs, "queue/io_poll");
+		facts_write_number(json, "queue_depth", sysfs, "queue/nr_requests");
+	facts_write_text(json, "model", sysfs, "device/model");
+	facts_write_number(json, "io_poll", sysfs, "queue/io_poll");
 }
 
 /* "" when files can be made there, else why not. */

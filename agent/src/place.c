@@ -4,7 +4,6 @@
  */
 #include "place.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "proc.h"
 
 #define TMPFS_TYPE 0x01021994
@@ -56,15 +56,15 @@ static bool parse_mount(char *line, struct mount *mount)
 		if (!fields[i])
 			return false;
 	}
-	type = strtok_r(dash + 3, " \n", &rest);
-	source = strtok_r(NULL, " \n", &rest);
-	super = strtok_r(NULL, " \n", &rest);
+	type = strtok_r(dash + 3, " ", &rest);
+	source = strtok_r(NULL, " ", &rest);
+	super = strtok_r(NULL, " ", &rest);
 	if (!type || !source)
 		return false;
-	snprintf(mount->point, sizeof(mount->point), "%s", fields[4]);
-	snprintf(mount->type, sizeof(mount->type), "%s", type);
-	snprintf(mount->source, sizeof(mount->source), "%s", source);
-	snprintf(mount->options, sizeof(mount->options), "%s,%s", fields[5], super ? super : "");
+	calyx_format(mount->point, sizeof(mount->point), "%s", fields[4]);
+	calyx_format(mount->type, sizeof(mount->type), "%s", type);
+	calyx_format(mount->source, sizeof(mount->source), "%s", source);
+	calyx_format(mount->options, sizeof(mount->options), "%s,%s", fields[5], super ? super : "");
 	unescape_octal(mount->point);
 	unescape_octal(mount->source);
 	return true;
@@ -72,13 +72,13 @@ static bool parse_mount(char *line, struct mount *mount)
 
 bool place_mount(const char *path, struct mount *mount)
 {
-	char *real = realpath(path, NULL), *line = NULL;
-	FILE *file = real ? fopen("/proc/self/mountinfo", "re") : NULL;
+	char *real = realpath(path, NULL), *table = real ? calyx_read_all("/proc/self/mountinfo") : NULL;
 	struct mount *candidate = malloc(sizeof(*candidate));
-	size_t capacity = 0, best = 0;
+	char *line, *rest = candidate ? table : NULL;
 	bool found = false;
+	size_t best = 0;
 
-	while (file && candidate && getline(&line, &capacity, file) > 0) {
+	while ((line = calyx_next_line(&rest))) {
 		/* Of two mounts on one point the later one hides the earlier. */
 		if (!parse_mount(line, candidate) || !is_below(real, candidate->point) ||
 		    strlen(candidate->point) < best)
@@ -87,10 +87,8 @@ bool place_mount(const char *path, struct mount *mount)
 		*mount = *candidate;
 		found = true;
 	}
-	if (file)
-		fclose(file);
 	free(candidate);
-	free(line);
+	free(table);
 	free(real);
 	return found;
 }
@@ -99,10 +97,10 @@ static bool disk_of_number(dev_t device, char sysfs[PATH_MAX])
 {
 	char path[PATH_MAX + 16], *slash;
 
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(device), minor(device));
+	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u", major(device), minor(device));
 	if (!realpath(path, sysfs))
 		return false;
-	snprintf(path, sizeof(path), "%s/partition", sysfs);
+	calyx_format(path, sizeof(path), "%s/partition", sysfs);
 	slash = strrchr(sysfs, '/');
 	if (!access(path, F_OK) && slash)
 		*slash = 0;
@@ -134,8 +132,8 @@ bool place_attribute(const char *sysfs, const char *name, char text[PLACE_TEXT])
 	char path[PATH_MAX + 64];
 	ssize_t length;
 
-	snprintf(path, sizeof(path), "%s/%s", sysfs, name);
-	length = proc_read(path, text, PLACE_TEXT);
+	calyx_format(path, sizeof(path), "%s/%s", sysfs, name);
+	length = calyx_read_text(path, text, PLACE_TEXT);
 	if (length < 0)
 		return false;
 	while (length && (text[length - 1] == '\n' || text[length - 1] == ' '))
@@ -207,5 +205,5 @@ const char *place_discard(const char *path, const struct mount *mount)
 			return "online";
 	if (!place_disk(path, sysfs) || !place_attribute(sysfs, "queue/discard_max_bytes", text))
 		return NULL;
-	return strtoull(text, NULL, 10) ? "fstrim" : "none";
+	return calyx_number(text, NULL) ? "fstrim" : "none";
 }

@@ -6,13 +6,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 #include "owner.h"
 
@@ -55,7 +55,7 @@ static int parse(struct layout_job *job, char *why)
 	    line_number(line, "reserve", 0, INT64_MAX, &job->reserve, why))
 		return -EINVAL;
 	if (verify && strcmp(verify, "crc32c") != 0 && strcmp(verify, "none") != 0) {
-		snprintf(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
+		calyx_format(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
 		return -EINVAL;
 	}
 	job->verify = verify && !strcmp(verify, "crc32c");
@@ -63,17 +63,18 @@ static int parse(struct layout_job *job, char *why)
 		return -EINVAL;
 	job->parent = line_get(line, "path");
 	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
-		snprintf(why, WHY_MAX, "'prepare' needs path= (absolute), size= and files=, both above 0");
+		calyx_format(why, WHY_MAX, "'prepare' needs path= (absolute), size= and files=, both above 0");
 		return -EINVAL;
 	}
 	if (job->size > INT64_MAX / job->files) {
-		snprintf(why, WHY_MAX, "%" PRIu64 " files of %" PRIu64 " bytes are more than a file system holds",
-			 job->files, job->size);
+		calyx_format(why, WHY_MAX, "%" PRIu64 " files of %" PRIu64 " bytes are more than a file system holds",
+			     job->files, job->size);
 		return -EINVAL;
 	}
 	if (job->files * (escaped_size(job->parent) + FILE_FACTS_BYTES) > LINE_MAX_BYTES - FILE_FACTS_BYTES) {
-		snprintf(why, WHY_MAX, "the path is too long for %" PRIu64 " files: the answer is one line of 64 KiB",
-			 job->files);
+		calyx_format(why, WHY_MAX,
+			     "the path is too long for %" PRIu64 " files: the answer is one line of 64 KiB",
+			     job->files);
 		return -ENAMETOOLONG;
 	}
 	return 0;
@@ -87,29 +88,30 @@ static int check_parent(const struct layout_job *job, char *why)
 
 	if (stat(job->parent, &status) || statvfs(job->parent, &space)) {
 		error = -errno;
-		snprintf(why, WHY_MAX, "cannot use %.300s: %s", job->parent, strerror(-error));
+		calyx_format(why, WHY_MAX, "cannot use %.300s: %s", job->parent, strerror(-error));
 		return error;
 	}
 	if (!S_ISDIR(status.st_mode)) {
-		snprintf(why, WHY_MAX, "%.300s is no directory", job->parent);
+		calyx_format(why, WHY_MAX, "%.300s is no directory", job->parent);
 		return -ENOTDIR;
 	}
 	if (job->size * job->files > (uint64_t)space.f_bavail * space.f_frsize) {
-		snprintf(why, WHY_MAX,
-			 "No space left on device: %.300s has %" PRIu64 " bytes free, %" PRIu64 " are needed",
-			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->size * job->files);
+		calyx_format(why, WHY_MAX,
+			     "No space left on device: %.300s has %" PRIu64 " bytes free, %" PRIu64 " are needed",
+			     job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->size * job->files);
 		return -ENOSPC;
 	}
 	if (job->size * job->files + job->reserve > (uint64_t)space.f_bavail * space.f_frsize) {
-		snprintf(why, WHY_MAX,
-			 "No space left on device: %.300s has %" PRIu64 " bytes free, of which %" PRIu64
-			 " stay free (reserve), %" PRIu64 " are needed",
-			 job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->reserve, job->size * job->files);
+		calyx_format(why, WHY_MAX,
+			     "No space left on device: %.300s has %" PRIu64 " bytes free, of which %" PRIu64
+			     " stay free (reserve), %" PRIu64 " are needed",
+			     job->parent, (uint64_t)space.f_bavail * space.f_frsize, job->reserve,
+			     job->size * job->files);
 		return -ENOSPC;
 	}
 	if (space.f_files && job->files + BESIDE_FILES > space.f_favail) {
-		snprintf(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed",
-			 job->parent, (uint64_t)space.f_favail, job->files + BESIDE_FILES);
+		calyx_format(why, WHY_MAX, "No inodes left on %.300s: %" PRIu64 " free, %" PRIu64 " are needed",
+			     job->parent, (uint64_t)space.f_favail, job->files + BESIDE_FILES);
 		return -ENOSPC;
 	}
 	return 0;
@@ -157,7 +159,7 @@ static int lay_out(struct layout_job *job, const char *directory, struct json *j
 		char path[PATH_MAX + 16];
 		int error;
 
-		snprintf(path, sizeof(path), "%s/job.%" PRIu64, directory, i);
+		calyx_format(path, sizeof(path), "%s/job.%" PRIu64, directory, i);
 		error = (job->verify ? calyx_target_layout_verified
 				     : calyx_target_layout)(path, job->size, calyx_layout_seed(job->seed, (uint32_t)i),
 							    job->max_bytes_per_s, on_progress, job, &layout, why);
@@ -219,7 +221,7 @@ static int settle(struct layout_job *job, unsigned int *place, char *why)
 		}
 	}
 	if (error)
-		snprintf(why, WHY_MAX, "cannot make a directory in %.300s: %s", job->parent, strerror(-error));
+		calyx_format(why, WHY_MAX, "cannot make a directory in %.300s: %s", job->parent, strerror(-error));
 	return error;
 }
 

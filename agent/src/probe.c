@@ -6,7 +6,6 @@
 #include "agent.h"
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "document.h"
 #include "job.h"

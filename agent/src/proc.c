@@ -7,47 +7,41 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-ssize_t proc_read(const char *path, char *text, size_t size)
-{
-	ssize_t got, length = 0;
-	int fd;
+#include "calyx/text.h"
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	while (length < (ssize_t)size - 1) {
-		got = read(fd, text + length, size - 1 - (size_t)length);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		length += got;
-	}
-	text[length] = 0;
-	close(fd);
-	return length;
-}
+#define CPUS_MAX 8192 /* as many as a kernel may have */
 
 uint64_t proc_tick_ns(void)
 {
-	long ticks = sysconf(_SC_CLK_TCK);
+	unsigned long ticks = getauxval(AT_CLKTCK);
 
-	return 1000000000ull / (uint64_t)(ticks > 0 ? ticks : 100);
+	return 1000000000ull / (ticks ? ticks : 100);
+}
+
+uint32_t proc_cpus(void)
+{
+	uint64_t allowed[CPUS_MAX / 64];
+	long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(allowed), allowed);
+	uint32_t count = 0;
+
+	for (long i = 0; i < bytes / (long)sizeof(*allowed); i++)
+		count += (uint32_t)__builtin_popcountll(allowed[i]);
+	return count;
 }
 
 bool proc_numbers(const char *text, uint64_t *numbers, size_t count)
 {
-	char *end;
+	const char *end;
 
 	for (size_t i = 0; i < count; i++) {
-		numbers[i] = strtoull(text, &end, 10);
+		numbers[i] = calyx_number(text, &end);
 		if (end == text)
 			return false;
 		text = end;
@@ -69,8 +63,8 @@ int proc_stat(pid_t pid, struct proc_stat *stat)
 	char path[40], text[1024], *after;
 	ssize_t length;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	length = proc_read(path, text, sizeof(text));
+	calyx_format(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	length = calyx_read_text(path, text, sizeof(text));
 	if (length < 0)
 		return (int)length;
 	/* ") S 1 ...": the command's name, in parentheses, may itself hold any character. */
@@ -102,7 +96,7 @@ static struct kin *list_processes(size_t *count)
 	struct proc_stat stat;
 
 	while (list && directory && (entry = readdir(directory))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		pid_t pid = (pid_t)calyx_number(entry->d_name, NULL);
 
 		if (!isdigit((unsigned char)entry->d_name[0]) || proc_stat(pid, &stat))
 			continue;
@@ -150,14 +144,14 @@ bool proc_io_bytes(pid_t pid, uint64_t *bytes)
 {
 	char path[40], text[512], *read_line, *write_line;
 
-	snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
-	if (proc_read(path, text, sizeof(text)) <= 0)
+	calyx_format(path, sizeof(path), "/proc/%d/io", (int)pid);
+	if (calyx_read_text(path, text, sizeof(text)) <= 0)
 		return false;
 	read_line = strstr(text, "\nread_bytes: ");
 	write_line = strstr(text, "\nwrite_bytes: ");
 	if (!read_line || !write_line)
 		return false;
-	*bytes = strtoull(read_line + 13, NULL, 10) + strtoull(write_line + 14, NULL, 10);
+	*bytes = calyx_number(read_line + 13, NULL) + calyx_number(write_line + 14, NULL);
 	return true;
 }
 
@@ -172,23 +166,21 @@ bool proc_cpu_ns(pid_t pid, uint64_t *ns)
 	return true;
 }
 
-/* "cpu0 0 0 0 0 0 0 RAN WAITED TIMES", a line a CPU, among lines of other kinds that may be longer than ours. */
+/* "cpu0 0 0 0 0 0 0 RAN WAITED TIMES", a line a CPU, among lines of other kinds. */
 bool proc_schedstat(const char *path, uint64_t *ran_ns, uint64_t *waited_ns)
 {
-	FILE *file = fopen(path, "re");
+	char *table = calyx_read_all(path), *rest = table, *line;
 	uint64_t fields[8], ran = 0, waited = 0;
 	bool found = false;
-	char line[512];
 
-	while (file && fgets(line, sizeof(line), file)) {
+	while ((line = calyx_next_line(&rest))) {
 		if (strncmp(line, "cpu", 3) || !proc_numbers(line + strcspn(line, " "), fields, 8))
 			continue;
 		ran += fields[6];
 		waited += fields[7];
 		found = true;
 	}
-	if (file)
-		fclose(file);
+	free(table);
 	if (found) {
 		*ran_ns = ran;
 		*waited_ns = waited;

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "calyx/text.h"
+
 struct proc_stat {
 	pid_t ppid;
 	char state;
@@ -17,8 +19,6 @@ struct proc_stat {
 	uint64_t user_ns, system_ns, children_user_ns, children_system_ns;
 };
 
-/* Reads a small file as text, at most size - 1 bytes. Its length, or -errno. */
-ssize_t proc_read(const char *path, char *text, size_t size);
 /* Reads `count` unsigned decimal numbers parted by blanks; false when there are fewer. */
 bool proc_numbers(const char *text, uint64_t *numbers, size_t count);
 int proc_stat(pid_t pid, struct proc_stat *stat);
@@ -32,5 +32,7 @@ bool proc_cpu_ns(pid_t pid, uint64_t *ns);
  * up to when it last left its CPU; interrupts of an idle CPU do not. False without such a file. */
 bool proc_schedstat(const char *path, uint64_t *ran_ns, uint64_t *waited_ns);
 uint64_t proc_tick_ns(void);
+/* How many CPUs the caller may run on; 0 when the kernel does not say. */
+uint32_t proc_cpus(void);
 
 #endif

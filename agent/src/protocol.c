@@ -5,10 +5,10 @@
 #include "protocol.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "calyx/text.h"
 #include "sha256.h"
 
 #define CHUNK_BYTES 60000 /* of escaped text; leaves room for the message around it */
@@ -59,11 +59,11 @@ static int parse_pair(char *word, struct pair *pair, char *why)
 	if (equals)
 		*equals = 0;
 	if (!equals || !is_name(word)) {
-		snprintf(why, WHY_MAX, "'%.60s' is not of the form key=value", word);
+		calyx_format(why, WHY_MAX, "'%.60s' is not of the form key=value", word);
 		return -EINVAL;
 	}
 	if (!decode(equals + 1)) {
-		snprintf(why, WHY_MAX, "the value of '%.60s' has a bad percent escape", word);
+		calyx_format(why, WHY_MAX, "the value of '%.60s' has a bad percent escape", word);
 		return -EINVAL;
 	}
 	*pair = (struct pair){.key = word, .value = equals + 1};
@@ -80,14 +80,14 @@ int line_parse(const char *text, size_t length, struct line *line, char *why)
 	for (size_t i = 0; i < length; i++) {
 		spaces += text[i] == ' ';
 		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
-			snprintf(why, WHY_MAX, "a command line holds the control character %d", text[i]);
+			calyx_format(why, WHY_MAX, "a command line holds the control character %d", text[i]);
 			return -EINVAL;
 		}
 	}
 	parsed.storage = malloc(length + 1);
 	parsed.pairs = calloc(spaces, sizeof(*parsed.pairs));
 	if (!parsed.storage || !parsed.pairs) {
-		snprintf(why, WHY_MAX, "no memory for a command of %zu bytes", length);
+		calyx_format(why, WHY_MAX, "no memory for a command of %zu bytes", length);
 		error = -ENOMEM;
 		goto fail;
 	}
@@ -95,7 +95,7 @@ int line_parse(const char *text, size_t length, struct line *line, char *why)
 	parsed.storage[length] = 0;
 	parsed.verb = strtok_r(parsed.storage, " ", &rest);
 	if (!parsed.verb || !is_name(parsed.verb)) {
-		snprintf(why, WHY_MAX, "a command begins with a verb in small letters");
+		calyx_format(why, WHY_MAX, "a command begins with a verb in small letters");
 		goto fail;
 	}
 	while ((word = strtok_r(NULL, " ", &rest))) {
@@ -136,11 +136,11 @@ int line_check(const struct line *line, const char *keys, char *why)
 		const char *key = line->pairs[i].key, *known = find_word(keys, key);
 
 		if (!known) {
-			snprintf(why, WHY_MAX, "unknown key '%.60s' of '%.60s'", key, line->verb);
+			calyx_format(why, WHY_MAX, "unknown key '%.60s' of '%.60s'", key, line->verb);
 			return -EINVAL;
 		}
 		if (known[strlen(key)] != '*' && line_count(line, key) > 1) {
-			snprintf(why, WHY_MAX, "key '%.60s' of '%.60s' is given twice", key, line->verb);
+			calyx_format(why, WHY_MAX, "key '%.60s' of '%.60s' is given twice", key, line->verb);
 			return -EINVAL;
 		}
 	}
@@ -187,13 +187,13 @@ int line_number(const struct line *line, const char *key, uint64_t fallback, uin
 		return 0;
 	}
 	if (!*text || text[strspn(text, "0123456789")]) {
-		snprintf(why, WHY_MAX, "%s='%.60s' is no whole number", key, text);
+		calyx_format(why, WHY_MAX, "%s='%.60s' is no whole number", key, text);
 		return -EINVAL;
 	}
 	errno = 0;
-	number = strtoull(text, NULL, 10);
+	number = calyx_number(text, NULL);
 	if (errno || number > max) {
-		snprintf(why, WHY_MAX, "%s=%.60s is above %llu", key, text, (unsigned long long)max);
+		calyx_format(why, WHY_MAX, "%s=%.60s is above %llu", key, text, (unsigned long long)max);
 		return -ERANGE;
 	}
 	*value = number;

@@ -8,12 +8,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 #include "place.h"
 #include "proc.h"
@@ -31,10 +31,10 @@ static uint64_t writeback_pages(void)
 {
 	char text[16384], *line;
 
-	if (proc_read("/proc/vmstat", text, sizeof(text)) <= 0)
+	if (calyx_read_text("/proc/vmstat", text, sizeof(text)) <= 0)
 		return 0;
 	line = strstr(text, "\nnr_writeback ");
-	return line ? strtoull(line + strlen("\nnr_writeback "), NULL, 10) : 0;
+	return line ? calyx_number(line + strlen("\nnr_writeback "), NULL) : 0;
 }
 
 static bool is_idle(const char *disk)

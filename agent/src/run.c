@@ -6,9 +6,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "calyx/text.h"
 #include "document.h"
 #include "job.h"
 #include "moment.h"
@@ -109,8 +109,8 @@ static void close_unstarted(struct command *command, uint64_t within_ms)
 		close_result(command, "stopped", "stopped before its start");
 		return;
 	}
-	snprintf(why, sizeof(why), "it was ready, but no start line came within %llu ms",
-		 (unsigned long long)within_ms);
+	calyx_format(why, sizeof(why), "it was ready, but no start line came within %llu ms",
+		     (unsigned long long)within_ms);
 	close_result(command, "failed", why);
 }
 
@@ -208,8 +208,8 @@ static int check_devices(struct command *command, const struct calyx_job *job, c
 		if (used < 0)
 			return (int)used;
 		if (used && job->offset + job->size > (uint64_t)used) {
-			snprintf(why, WHY_MAX, "%.200s was prepared for %" PRIi64 " bytes; the job uses %" PRIu64,
-				 job->paths[i], used, job->offset + job->size);
+			calyx_format(why, WHY_MAX, "%.200s was prepared for %" PRId64 " bytes; the job uses %" PRIu64,
+				     job->paths[i], used, job->offset + job->size);
 			return -EINVAL;
 		}
 	}

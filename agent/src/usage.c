@@ -14,13 +14,13 @@
 
 #include <dirent.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 #include "proc.h"
 #include "protocol.h"
@@ -99,10 +99,9 @@ static void sample_engine(const struct usage *usage, struct sample *sample)
 static void sample_stat(struct sample *sample)
 {
 	uint64_t ticks[STAT_FIELDS] = {0}, tick_ns = proc_tick_ns();
-	FILE *file = fopen("/proc/stat", "re");
-	char line[512];
+	char *table = calyx_read_all("/proc/stat"), *rest = table, *line;
 
-	while (file && fgets(line, sizeof(line), file)) {
+	while ((line = calyx_next_line(&rest))) {
 		if (!strncmp(line, "cpu ", 4))
 			proc_numbers(line + 4, ticks, STAT_FIELDS);
 		else if (!strncmp(line, "cpu", 3))
@@ -110,8 +109,7 @@ static void sample_stat(struct sample *sample)
 		else
 			break;
 	}
-	if (file)
-		fclose(file);
+	free(table);
 	for (int i = 0; i < STAT_FIELDS; i++)
 		sample->stat_ns[i] = ticks[i] * tick_ns;
 }
@@ -121,7 +119,7 @@ static bool idle_is_timed(void)
 {
 	char text[4096], *word, *rest = text;
 
-	if (proc_read("/proc/cmdline", text, sizeof(text)) <= 0)
+	if (calyx_read_text("/proc/cmdline", text, sizeof(text)) <= 0)
 		return true;
 	while ((word = strtok_r(rest, " \n", &rest)))
 		if (!strcmp(word, "nohz=off") || !strcmp(word, "nohz=0"))
@@ -134,13 +132,13 @@ static void sample_thread(struct sample *sample, pid_t pid, pid_t tid)
 	struct thread_time *thread = &sample->threads[sample->threads_count];
 	char path[64], text[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)pid, (int)tid);
-	if (sample->threads_count == THREADS_MAX || proc_read(path, text, sizeof(text)) <= 0)
+	calyx_format(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)pid, (int)tid);
+	if (sample->threads_count == THREADS_MAX || calyx_read_text(path, text, sizeof(text)) <= 0)
 		return;
 	thread->tid = tid;
-	thread->ns = strtoull(text, NULL, 10);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
-	if (proc_read(path, thread->name, sizeof(thread->name)) <= 0)
+	thread->ns = calyx_number(text, NULL);
+	calyx_format(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+	if (calyx_read_text(path, thread->name, sizeof(thread->name)) <= 0)
 		return;
 	thread->name[strcspn(thread->name, "\n")] = 0;
 	sample->threads_count++;
@@ -153,11 +151,11 @@ static void sample_threads(const struct usage *usage, struct sample *sample)
 	DIR *directory;
 
 	for (size_t i = 0; i < usage->pids_count; i++) {
-		snprintf(path, sizeof(path), "/proc/%d/task", (int)usage->pids[i]);
+		calyx_format(path, sizeof(path), "/proc/%d/task", (int)usage->pids[i]);
 		directory = opendir(path);
 		while (directory && (entry = readdir(directory)))
 			if (entry->d_name[0] != '.')
-				sample_thread(sample, usage->pids[i], (pid_t)strtol(entry->d_name, NULL, 10));
+				sample_thread(sample, usage->pids[i], (pid_t)calyx_number(entry->d_name, NULL));
 		if (directory)
 			closedir(directory);
 	}

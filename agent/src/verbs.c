@@ -5,9 +5,9 @@
 #include "agent.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "calyx/text.h"
 #include "moment.h"
 
 #define LEASE_MAX_MS (24 * 3600 * 1000ull)
@@ -76,7 +76,7 @@ static int do_arm(struct agent *agent, const struct line *line, char *why)
 	if (error)
 		return error;
 	if (!agent->command) {
-		snprintf(why, WHY_MAX, "nothing is ready to be armed");
+		calyx_format(why, WHY_MAX, "nothing is ready to be armed");
 		return -EINVAL;
 	}
 	error = command_arm(agent->command, start_ns, why);
@@ -130,7 +130,7 @@ static int begin_work(struct agent *agent, struct line *line, void (*work)(struc
 	if (agent->command && atomic_load(&agent->command->done))
 		command_finish(agent->command);
 	if (agent->command) {
-		snprintf(why, WHY_MAX, "busy with '%s'", agent->command->line.verb);
+		calyx_format(why, WHY_MAX, "busy with '%s'", agent->command->line.verb);
 		return -EBUSY;
 	}
 	if (work == work_exec && line_get(line, "hold"))
@@ -139,7 +139,7 @@ static int begin_work(struct agent *agent, struct line *line, void (*work)(struc
 		work = work_device;
 	error = command_begin(agent, line, work);
 	if (error)
-		snprintf(why, WHY_MAX, "cannot begin: %s", strerror(-error));
+		calyx_format(why, WHY_MAX, "cannot begin: %s", strerror(-error));
 	return error;
 }
 
@@ -151,7 +151,7 @@ static int act(struct agent *agent, struct line *line, char *why)
 	for (size_t i = 0; i < sizeof(working_verbs) / sizeof(*working_verbs); i++)
 		if (!strcmp(line->verb, working_verbs[i].verb))
 			return begin_work(agent, line, working_verbs[i].work, why);
-	snprintf(why, WHY_MAX, "unknown verb '%.60s'", line->verb);
+	calyx_format(why, WHY_MAX, "unknown verb '%.60s'", line->verb);
 	return -EINVAL;
 }
 

@@ -5,10 +5,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "memory.h"
 #include "reason.h"
 
@@ -88,15 +88,9 @@ static int place_pollers(struct calyx_crew *crew, char *reason)
 static int refuse_io_uring(int error, const char *name, char *reason)
 {
 	char text[8] = "";
-	FILE *sysctl;
 
 	if (error == -EPERM) {
-		sysctl = fopen("/proc/sys/kernel/io_uring_disabled", "re");
-		if (sysctl) {
-			if (!fgets(text, sizeof(text), sysctl))
-				text[0] = 0;
-			fclose(sysctl);
-		}
+		calyx_read_text("/proc/sys/kernel/io_uring_disabled", text, sizeof(text));
 		if (text[0] == '1' || text[0] == '2')
 			return calyx_refuse(reason, error,
 					    "io_uring_setup: %s: the sysctl kernel.io_uring_disabled is %c",

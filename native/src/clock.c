@@ -4,11 +4,11 @@
 // vDSO reads that without a system call; where it does not, neither do we, and the cost says so. Reading the TSC
 // directly would save 5 ns of 23 a read (docs/decisions/0006) and would need NTP's steering of the clock done over
 // again.
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "calyx/engine.h"
+#include "calyx/text.h"
 
 #define ROUNDS 16
 #define READS_A_ROUND 64
@@ -25,13 +25,8 @@ uint64_t calyx_now_ns(void)
 static bool reads_tsc(void)
 {
 	char name[32] = "";
-	FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re");
 
-	if (!file)
-		return false;
-	if (!fgets(name, sizeof(name), file))
-		name[0] = 0;
-	fclose(file);
+	calyx_read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource", name, sizeof(name));
 	return strncmp(name, "tsc", 3) == 0 || strncmp(name, "hyperv_clocksource_tsc_page", 27) == 0;
 }
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "calyx/text.h"
 #include "data.h"
 #include "job.h"
 #include "offsets.h"
@@ -12,6 +13,7 @@
 #define DIRECT_ALIGNMENT 512u
 #define RATE_BYTES_MAX 18000000000ull /* a second of them in nanoseconds still fits 64 bits */
 #define THETA_MAX 10.0
+#define DECIMAL_MAX 1e9
 #define THINKTIME_NS_MAX (3600ull * 1000000000)
 
 static int check_split(const struct calyx_job *job, const char *name, const struct calyx_bssplit *split, char *reason)
@@ -80,6 +82,36 @@ static int check_zones(const struct calyx_distribution *distribution, char *reas
 	return 0;
 }
 
+struct decimal {
+	char text[48];
+};
+
+/* As many places as a job's words may have, without zeros at the end. */
+static struct decimal decimal(double value)
+{
+	struct decimal decimal;
+	uint64_t billionths;
+	int point, last;
+
+	if (!(fabs(value) < DECIMAL_MAX)) {
+		calyx_format(decimal.text, sizeof(decimal.text), "%s", isnan(value) ? "nan" : "1000000000 or beyond");
+		return decimal;
+	}
+	billionths = (uint64_t)(fabs(value) * 1e9 + 0.5);
+	point = calyx_format(decimal.text, sizeof(decimal.text), "%s%" PRIu64, value < 0 ? "-" : "",
+			     billionths / 1000000000);
+	/* One billion more keeps the zeros behind the point, which takes the place of its digit. */
+	last = point +
+	       calyx_format(decimal.text + point, sizeof(decimal.text) - (size_t)point, "%" PRIu64,
+			    1000000000 + billionths % 1000000000) -
+	       1;
+	decimal.text[point] = '.';
+	while (decimal.text[last] == '0')
+		last--;
+	decimal.text[last == point ? point : last + 1] = 0;
+	return decimal;
+}
+
 static int check_distribution(const struct calyx_job *job, char *reason)
 {
 	double parameter = job->distribution.parameter;
@@ -99,14 +131,14 @@ static int check_distribution(const struct calyx_job *job, char *reason)
 	    !(parameter > 0 && parameter <= THETA_MAX && fabs(parameter - 1) > 1e-6))
 		return calyx_refuse(
 			reason, -EINVAL,
-			"zipf's theta is %g: it goes from above 0 to %g, without 1, where the formula has no "
-			"value",
-			parameter, THETA_MAX);
+			"zipf's theta is %s: it goes from above 0 to %s, without 1, where the formula has no value",
+			decimal(parameter).text, decimal(THETA_MAX).text);
 	if (job->distribution.kind == CALYX_RANDOM_PARETO && !(parameter > 0 && parameter < 1))
-		return calyx_refuse(reason, -EINVAL, "pareto's h is %g: it lies between 0 and 1", parameter);
+		return calyx_refuse(reason, -EINVAL, "pareto's h is %s: it lies between 0 and 1",
+				    decimal(parameter).text);
 	if (job->distribution.kind == CALYX_RANDOM_NORMAL && !(parameter >= 0 && parameter <= 100))
-		return calyx_refuse(reason, -EINVAL, "the deviation of normal is %g: it is a percentage, 0 to 100",
-				    parameter);
+		return calyx_refuse(reason, -EINVAL, "the deviation of normal is %s: it is a percentage, 0 to 100",
+				    decimal(parameter).text);
 	return 0;
 }
 

@@ -7,12 +7,12 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "calyx/engine.h"
+#include "calyx/text.h"
 #include "sys.h"
 
 #define POLICY_BIND 2		     /* MPOL_BIND of linux/mempolicy.h */
@@ -21,18 +21,16 @@
 
 void calyx_huge_pages(uint64_t *page_bytes, uint64_t *free_pages)
 {
-	FILE *file = fopen("/proc/meminfo", "re");
-	char line[128];
+	char *table = calyx_read_all("/proc/meminfo"), *rest = table, *line;
 
 	*page_bytes = *free_pages = 0;
-	while (file && fgets(line, sizeof(line), file)) {
+	while ((line = calyx_next_line(&rest))) {
 		if (strncmp(line, "HugePages_Free:", 15) == 0)
-			*free_pages = strtoull(line + 15, NULL, 10);
+			*free_pages = calyx_number(line + 15, NULL);
 		else if (strncmp(line, "Hugepagesize:", 13) == 0)
-			*page_bytes = strtoull(line + 13, NULL, 10) << 10;
+			*page_bytes = calyx_number(line + 13, NULL) << 10;
 	}
-	if (file)
-		fclose(file);
+	free(table);
 }
 
 int calyx_memory_map(void **address, size_t *length, uint64_t page_bytes)
@@ -53,20 +51,12 @@ int calyx_memory_map(void **address, size_t *length, uint64_t page_bytes)
 uint64_t calyx_transparent_page_bytes(void)
 {
 	char enabled[64] = "", size[32] = "";
-	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
 
-	if (file && !fgets(enabled, sizeof(enabled), file))
-		enabled[0] = 0;
-	if (file)
-		fclose(file);
+	calyx_read_text("/sys/kernel/mm/transparent_hugepage/enabled", enabled, sizeof(enabled));
 	if (!enabled[0] || strstr(enabled, "[never]"))
 		return 0;
-	file = fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "re");
-	if (file && !fgets(size, sizeof(size), file))
-		size[0] = 0;
-	if (file)
-		fclose(file);
-	return strtoull(size, NULL, 10);
+	calyx_read_text("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", size, sizeof(size));
+	return calyx_number(size, NULL);
 }
 
 int calyx_memory_map_transparent(void **address, size_t *length, uint64_t page_bytes, bool *advised)

@@ -7,12 +7,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "calyx/text.h"
 #include "reason.h"
 #include "ring.h"
 #include "sys.h"
@@ -26,33 +26,28 @@ static char device_polls(int fd, char *name, size_t size)
 {
 	char path[128], link[512];
 	struct stat status;
+	char answer[2] = "";
 	const char *last;
-	FILE *file;
 	ssize_t length;
-	int answer;
 
-	snprintf(name, size, "the file system");
+	calyx_format(name, size, "the file system");
 	if (calyx_sys->fstat(fd, &status))
 		return 0;
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", major(status.st_dev), minor(status.st_dev));
+	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u", major(status.st_dev), minor(status.st_dev));
 	length = readlink(path, link, sizeof(link) - 1);
 	if (length <= 0)
 		return 0;
 	link[length] = 0;
 	last = strrchr(link, '/');
-	snprintf(name, size, "%.40s", last ? last + 1 : link);
-	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/queue/io_poll", major(status.st_dev), minor(status.st_dev));
-	file = fopen(path, "re");
-	if (!file) { /* a partition has no queue of its own */
-		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/../queue/io_poll", major(status.st_dev),
-			 minor(status.st_dev));
-		file = fopen(path, "re");
+	calyx_format(name, size, "%.40s", last ? last + 1 : link);
+	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u/queue/io_poll", major(status.st_dev),
+		     minor(status.st_dev));
+	if (calyx_read_text(path, answer, sizeof(answer)) < 0) { /* a partition has no queue of its own */
+		calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u/../queue/io_poll", major(status.st_dev),
+			     minor(status.st_dev));
+		calyx_read_text(path, answer, sizeof(answer));
 	}
-	if (!file)
-		return 0;
-	answer = fgetc(file);
-	fclose(file);
-	return answer == '0' || answer == '1' ? (char)answer : 0;
+	return answer[0] == '0' || answer[0] == '1' ? answer[0] : 0;
 }
 
 /* The read's answer; -ETIME when it did not come back. */

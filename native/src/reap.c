@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass over the completion queue: one clock read stamps all that is visible, then each completion is recorded, or
 // has a rest to do, or is an error. The window and the interval are looked up once a pass.
+#include "calyx/text.h"
 #include "crew.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 
 #include "reason.h"
 
@@ -24,7 +24,7 @@ void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
 	if (w->failure[0])
 		return;
 	va_start(arguments, format);
-	vsnprintf(w->failure, sizeof(w->failure), format, arguments);
+	calyx_format_list(w->failure, sizeof(w->failure), format, arguments);
 	va_end(arguments);
 	atomic_compare_exchange_strong(&w->crew->stop, &none, CALYX_STOP_BY_FAILURE);
 }

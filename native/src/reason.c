@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "calyx/engine.h"
+#include "calyx/text.h"
 
 /* strerrorname_np is glibc's alone, and agents are built with musl too. */
 static const struct {
@@ -31,7 +31,7 @@ int calyx_refuse(char *reason, int error, const char *format, ...)
 
 	if (reason) {
 		va_start(arguments, format);
-		vsnprintf(reason, CALYX_REASON_MAX, format, arguments);
+		calyx_format_list(reason, CALYX_REASON_MAX, format, arguments);
 		va_end(arguments);
 	}
 	return error;
@@ -47,7 +47,7 @@ void calyx_reason_add(char *reason, const char *format, ...)
 		used += 2;
 	}
 	va_start(arguments, format);
-	vsnprintf(reason + used, CALYX_REASON_MAX - used, format, arguments);
+	calyx_format_list(reason + used, CALYX_REASON_MAX - used, format, arguments);
 	va_end(arguments);
 }
 
@@ -59,9 +59,9 @@ struct calyx_error_text calyx_error_text(int error)
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (names[i].error != positive)
 			continue;
-		snprintf(answer.text, sizeof(answer.text), "%s (%s)", names[i].name, strerror(positive));
+		calyx_format(answer.text, sizeof(answer.text), "%s (%s)", names[i].name, strerror(positive));
 		return answer;
 	}
-	snprintf(answer.text, sizeof(answer.text), "errno %d (%s)", positive, strerror(positive));
+	calyx_format(answer.text, sizeof(answer.text), "errno %d (%s)", positive, strerror(positive));
 	return answer;
 }

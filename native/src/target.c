@@ -8,13 +8,13 @@
 #include <inttypes.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include "calyx/engine.h"
+#include "calyx/text.h"
 #include "crc32c.h"
 #include "data.h"
 #include "offsets.h"
@@ -38,7 +38,7 @@ static int refuse_full(char *reason, const char *path, const char *act, int erro
 	const char *cause;
 	uint64_t free_bytes;
 
-	snprintf(directory, sizeof(directory), "%s", path);
+	calyx_format(directory, sizeof(directory), "%s", path);
 	slash = strrchr(directory, '/');
 	if (slash)
 		slash[slash == directory] = 0;

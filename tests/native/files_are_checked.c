@@ -31,7 +31,7 @@ static int no_direct(int fd, int flags)
 
 int main(void)
 {
-	const char *directory[1], *missing[] = {"/nonexistent/job.0"}, *fifo[1];
+	const char *directory[1], *missing[] = {"/proc/none/job.0"}, *fifo[1];
 	struct calyx_job job = short_job(SIZE);
 	struct calyx_crew *crew;
 
@@ -41,7 +41,7 @@ int main(void)
 	calyx_crew_close(crew);
 
 	job.paths = missing;
-	refused(&job, -ENOENT, "/nonexistent/job.0: ENOENT");
+	refused(&job, -ENOENT, "/proc/none/job.0: ENOENT");
 	directory[0] = scratch_directory;
 	job.paths = directory;
 	refused(&job, -EINVAL, "is not a regular file");

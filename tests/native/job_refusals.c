@@ -94,7 +94,11 @@ int main(void)
 	REFUSED("random_distribution is 9", job.distribution.kind = (enum calyx_random)9);
 	REFUSED("theta is 1:", job.distribution = DISTRIBUTION(ZIPF, 1));
 	REFUSED("theta is 0:", job.distribution = DISTRIBUTION(ZIPF, 0));
-	REFUSED("theta is 11", job.distribution = DISTRIBUTION(ZIPF, 11));
+	REFUSED("theta is 11: it goes from above 0 to 10, without 1", job.distribution = DISTRIBUTION(ZIPF, 11));
+	REFUSED("theta is 10.05:", job.distribution = DISTRIBUTION(ZIPF, 10.05));
+	REFUSED("theta is 1.0000001:", job.distribution = DISTRIBUTION(ZIPF, 1.0000001));
+	REFUSED("theta is -0.5:", job.distribution = DISTRIBUTION(ZIPF, -0.5));
+	REFUSED("theta is 1000000000 or beyond:", job.distribution = DISTRIBUTION(ZIPF, 1e300));
 	REFUSED("theta is nan", job.distribution = DISTRIBUTION(ZIPF, __builtin_nan("")));
 	REFUSED("h is 1:", job.distribution = DISTRIBUTION(PARETO, 1));
 	REFUSED("deviation of normal is 101", job.distribution = DISTRIBUTION(NORMAL, 101));
