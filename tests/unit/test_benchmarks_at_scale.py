@@ -104,7 +104,7 @@ def test_memory_is_what_is_held_above_the_start() -> None:
 def test_growth_takes_the_least_of_the_tries_and_both_ends() -> None:
     """The first run of a size, which uploads, is left out; the upper end has its own figure, as a constant hides growth below."""
     held = {
-        10: [{"cpu_s": 50.0}, {"cpu_s": 1.0}, {"cpu_s": 2.0}],
+        10: [{"cpu_s": 0.1}, {"cpu_s": 1.0}, {"cpu_s": 2.0}],
         100: [{"cpu_s": 50.0}, {"cpu_s": 10.0}],
         1000: [{"cpu_s": 500.0}, {"cpu_s": 200.0}],
     }

@@ -20,6 +20,7 @@ from calyx_orch import coordination as co
 from calyx_orch.errors import AgentError, CalyxError
 from calyx_orch.model import Answers, ClockBound, LoadMode, LostTime, Measurement, Plan, Round
 from calyx_orch.plan import cost
+from calyx_orch.runner import harm
 from calyx_orch.runner.session import Arrival, Session
 
 PROBES = 20
@@ -30,6 +31,7 @@ NEAR_NS = 1_000_000  # a round trip that others would lengthen: guests as near a
 PROBE_SHARE_NS = 250_000  # of a round trip for each guest that is probed meanwhile
 RESTED_NS = int(cost.REST_S * 1e9)
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
+ARM_EACH_NS = 2_000_000  # for each guest besides: on a busy controller a thousand were told 1.3 s after the first
 REPORT_GRACE_S = 15.0  # after the guest's own deadline
 REST_WITHIN_S = 12.0
 STOP_WITHIN_S = 12.0
@@ -170,12 +172,19 @@ class RoundRunner:
 
     # --- the round itself ---
 
+    def harm(self, reason: str) -> None:
+        """Stop the round, since it harms."""
+        self._events.put_nowait(co.Harmed(time.monotonic_ns(), reason))
+
     async def _coordinate(self) -> co.RoundProgress:
         rules = self._rules()
         now_ns = self._loaded_at_ns = time.monotonic_ns()
         progress, actions = co.open_round(self._guests, rules, at_ns=now_ns)
         opened = co.Opened(now_ns, tuple(self._guests))
         self.journal(opened, {"rules": dataclasses.asdict(rules), "actions": co.told(actions)})
+        lost = {name: guest.lost_time for name, guest in self._guests.items()}
+        if why := harm.before(self.plan.inventory.impact.abort_if, lost):
+            self.harm(why)
         ticker = asyncio.create_task(self._tick())
         try:
             while True:
@@ -298,7 +307,7 @@ class RoundRunner:
     async def _arm(self, names: tuple[str, ...]) -> None:
         """One start line for all, far enough ahead for the slowest to hear of it."""
         slowest_ns = max(guest.before.bound_ns for guest in self._guests.values())
-        line_ns = time.monotonic_ns() + LEAD_NS + 4 * slowest_ns + len(names) * 200_000
+        line_ns = time.monotonic_ns() + LEAD_NS + 4 * slowest_ns + len(names) * ARM_EACH_NS
         line_ns = max(line_ns, self._loaded_at_ns + RESTED_NS)
         for name in names:
             guest = self._guests[name]
