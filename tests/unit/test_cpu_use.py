@@ -50,3 +50,29 @@ def test_a_guest_was_never_less_busy_than_its_engine() -> None:
     cpu = cpu_of(3668, 1441, engine_ms=5021)
     assert (cpu.busy_ns, cpu.busy_how) == (5_021_000_000, "engine")
     assert cpu_of(3668, 1441, engine_ms=4580).busy_how == "idle", "within the ticks"
+
+
+def test_the_threads_that_poll_are_told_apart() -> None:
+    """Two SQPOLL threads among others; an answer that makes no sense is none of them."""
+    told = [
+        {"name": "iou-sqp-77", "ns": 2 * SECOND},
+        {"name": "calyx-agent", "ns": 1},
+        {"name": "iou-sqp-78", "ns": SECOND},
+        {"name": "iou-sqp-79", "ns": "all"},
+        "nonsense",
+    ]
+    cpu = cpu_use({"window_start_ns": 0, "window_end_ns": 3 * SECOND, "cpus": 2, "threads": told})
+    assert cpu is not None
+    assert (cpu.poller_ns, cpu.pollers) == (3 * SECOND, 2)
+    assert cpu_of(1000, 5000).poller_ns is None
+
+
+def test_a_device_that_did_not_settle_is_a_doubt_of_the_measurement() -> None:
+    from measured import guest, round_
+
+    from calyx_orch.engines.answers import NOT_IDLE, blank
+    from calyx_orch.model import Answers, ClockBound
+
+    for idle, doubts in ((True, ()), (False, (NOT_IDLE,))):
+        said = Answers({"settled": {"type": "settled", "idle": idle}}, {}, ClockBound(0, 0), 0)
+        assert blank(round_(0, ["vm1"]), guest("vm1"), said).doubts == doubts

@@ -32,6 +32,8 @@ def test_a_good_measurement_has_no_doubt() -> None:
 
 BUSY = CpuUse(60 * SECOND, 2, busy_ns=118 * SECOND, engine_ns=1)
 STOLEN = CpuUse(60 * SECOND, 2, busy_ns=1, engine_ns=1, steal_ns=6 * SECOND)
+POLLING = CpuUse(60 * SECOND, 4, busy_ns=60 * SECOND, engine_ns=1, poller_ns=47 * SECOND, pollers=1)
+SQPOLL = {**GOOD.setup, "sqpoll": True}
 OTHER = replace(GOOD, guest="vm2", setup={**GOOD.setup, "took": "plain"})
 
 
@@ -101,6 +103,10 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
         ("cache", "cache below", context(facts=truth(cold_read_ns=90_000, hot_read_ns=30_000))),
         ("stalled", "stalled 3.0 s", of(series=idle(30))),
         ("compressible", "compressible", written("btrfs", "rw,relatime,ssd,compress=zstd:3,subvol=/")),
+        ("sqpoll", "SQPOLL starved", of(cpu=POLLING, setup=SQPOLL)),
+        ("clocksource", "clocksource acpi_pm", context(facts={"clocksource": "acpi_pm"})),
+        ("small", "small files", context(round=replace(ROUND, workload=replace(WORKLOAD, size_bytes=(1 << 30) - 1)))),
+        ("other-io", "device not idle", of(doubts=("device not idle",))),
         ("plateau", "fell at 25 s", of(series=levels(1000.0, 600.0))),
         ("unsteady", "not steady", of(series=levels(700.0, 1000.0))),
         ("flush", "flush at once", context(round=DURABLE, facts=truth(flush_write_ns=149_999))),
@@ -135,10 +141,16 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         context(round=DURABLE, facts=truth(flush_write_ns=150_000)),
         context(facts=truth(flush_write_ns=20_000)),
         buffered(files=2 << 30, memory=1 << 30),
-        buffered(files=1 << 20, memory=1 << 30, direct=True),
+        buffered(files=1 << 30, memory=1 << 31, direct=True),
         replace(buffered(files=1 << 20, memory=1), facts={}),
         of(series=idle(4)),
         of(series=levels(1100.0, 1000.0)),
+        of(cpu=replace(POLLING, poller_ns=48 * SECOND), setup=SQPOLL),
+        of(cpu=POLLING, setup=SQPOLL, counts={"wakeups": 61}),  # it slept, as it had nothing to do
+        of(cpu=replace(POLLING, poller_ns=None, pollers=0), setup=SQPOLL),
+        of(cpu=POLLING),
+        context(facts={"clocksource": "kvm-clock"}),
+        context(round=replace(ROUND, workload=replace(WORKLOAD, size_bytes=1 << 28, numjobs=4))),
         of(series=None),
         written("btrfs", "rw,compress=no"),
         written("btrfs", "rw,ssd"),

@@ -7,11 +7,13 @@ from itertools import groupby
 
 from calyx_orch import units
 from calyx_orch.analysis.doubt import Context, Doubt
+from calyx_orch.engines.answers import NOT_IDLE
 from calyx_orch.model import NANOSECONDS
 
 HOT_RATIO_MIN = 3.0  # a first read this many times slower than its repetition did not come from the same place
 FLUSH_AT_ONCE_NS = 150_000  # less than any disk without power-loss protection needs to make 4 KiB durable
 MEMORY_RATIO_MIN = 2  # files of less than that many times the memory may be answered from it
+SMALL_FILES_BYTES = 1 << 30  # what controllers, arrays and the memory of an SSD commonly cache
 STALL_MIN_NS = 500_000_000
 STALL_RATIO = 20  # times the mean time between I/Os: a slow or rated workload has gaps of its own
 COMPRESSED_AT_ONCE = (
@@ -49,6 +51,33 @@ def in_memory(context: Context) -> Doubt | None:
                 "ram", "target in RAM", f"{context.path} is memory, not a disk", "choose a directory on a disk"
             )
     return None
+
+
+def too_small(context: Context) -> Doubt | None:
+    """The files of the target are so small that the caches of a controller, an array or an SSD hold them whole."""
+    workload = context.round.workload
+    files = workload.size_bytes * workload.numjobs
+    if files >= SMALL_FILES_BYTES or not workload.direct:
+        return None
+    return Doubt(
+        "small",
+        "small files",
+        f"{units.format_bytes(files)} of files fit into the cache of a controller, an array or an SSD: its speed may be measured",
+        f"use a size of {units.format_bytes(SMALL_FILES_BYTES)} and more, better beyond all caches on the way",
+        -files,
+    )
+
+
+def not_idle(context: Context) -> Doubt | None:
+    """Before the round the device did not become idle within `settle`: somebody else used it."""
+    if NOT_IDLE not in context.measurement.doubts:
+        return None
+    return Doubt(
+        "other-io",
+        NOT_IDLE,
+        "the device was still busy when the round began, for as long as `settle` waited: something else does I/O on it",
+        "stop it, wait longer (settle), or measure at another time",
+    )
 
 
 def page_cached(context: Context) -> Doubt | None:

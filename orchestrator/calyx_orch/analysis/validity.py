@@ -20,6 +20,8 @@ SKEW_MAX_NS = 5_000_000
 CLOCK_BOUND_MAX_NS = 100_000_000
 LOST_MAX = 0.02
 STEAL_MAX = 0.02
+POLLER_MIN = 0.8  # of the window, of a thread that spins
+UNSTABLE_CLOCKS = frozenset({"hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"})
 BUSY_MAX_PERCENT = 95.0
 REBOOTED = "rebooted"  # the label of a measurement that a resumed run took after its guest was started anew
 GATE_ONLY = "released"  # `skew_how` of an engine whose gate was seen to open, but not its first I/O
@@ -225,6 +227,39 @@ def started_anew(context: Context) -> Doubt | None:
     )
 
 
+def poller_starved(context: Context) -> Doubt | None:
+    """An SQPOLL thread, which spins as long as there is I/O, had its CPU for less than four fifths of the window and did not sleep."""
+    cpu, measurement = context.measurement.cpu, context.measurement
+    if cpu is None or not measurement.setup.get("sqpoll") or not cpu.pollers or cpu.poller_ns is None:
+        return None
+    share = cpu.poller_ns / (cpu.window_ns * cpu.pollers)
+    asleep = (
+        measurement.counts.get("wakeups", 0) * NANOSECONDS > cpu.window_ns
+    )  # more than once a second: it had nothing to do
+    if share >= POLLER_MIN or asleep:
+        return None
+    return Doubt(
+        "sqpoll",
+        "SQPOLL starved",
+        f"the kernel thread that submits (SQPOLL) had a CPU for only {100 * share:.0f} % of the window",
+        "name another set-up (setup: defer), or give the guest more CPUs",
+        1 - share,
+    )
+
+
+def clock_is_slow(context: Context) -> Doubt | None:
+    """The kernel reads time from a device: it does not trust the TSC, and each reading costs a trip out of the guest."""
+    source = context.facts.get("clocksource")
+    if source not in UNSTABLE_CLOCKS:
+        return None
+    return Doubt(
+        "clocksource",
+        f"clocksource {source}",
+        f"the guest's clock is {source}: its kernel found the TSC unstable or has none, and each reading of the time is slow",
+        "see dmesg | grep -i tsc, and which clock the hypervisor offers (kvm-clock, hyperv_clocksource_tsc_page)",
+    )
+
+
 def cpu_saturated(context: Context) -> Doubt | None:
     """The guest's CPUs were the limit, not its disk."""
     busy = context.measurement.cpu.busy_percent if context.measurement.cpu is not None else None
@@ -357,6 +392,10 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     window_is_off,
     plateau,
     unsteady,
+    poller_starved,
+    clock_is_slow,
+    below.too_small,
+    below.not_idle,
     below.cached_below,
     below.flush_at_once,
     below.compressible,

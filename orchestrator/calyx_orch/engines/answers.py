@@ -45,6 +45,10 @@ def deadline_ns(round_: Round, ramp_extra_ns: int = 0) -> int:
     return ramp_ns(round_) + ramp_extra_ns + runtime_ns(round_) + max(GRACE_NS, runtime_ns(round_) // 20)
 
 
+POLLER = "iou-sqp"  # the kernel's name of SQPOLL threads
+NOT_IDLE = "device not idle"  # the label of a measurement before which the device did not settle
+
+
 def unmeasured(round_: Round, guest: Guest, why: str = "") -> Measurement:
     """A failed measurement: who and what it is of, and why it is none."""
     return Measurement(
@@ -75,6 +79,7 @@ def blank(round_: Round, guest: Guest, answers: Answers) -> Measurement:
         start_line_ns=line_ns,
         cpu=cpu_use(answers.messages.get("usage")),
         lost_time=answers.lost_time,
+        doubts=(NOT_IDLE,) if answers.messages.get("settled", {}).get("idle") is False else (),
     )
     started = answers.messages.get("started")
     now_ns = optional_count(started, "now_ns", "the message `started`") if started else None
@@ -115,7 +120,10 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
     engine_ns = optional_count(usage, "engine_ns", where)
     if busy_ns is not None and engine_ns is not None and busy_ns + IDLE_GRAIN_NS < engine_ns <= window_ns * cpus:
         busy_ns, busy_how = engine_ns, "engine"  # whatever was not counted, the engine ran on this guest
+    pollers = _pollers(usage)
     return CpuUse(
+        poller_ns=sum(pollers) if pollers else None,
+        pollers=len(pollers),
         window_ns=window_ns,
         cpus=cpus,
         busy_ns=busy_ns,
@@ -131,6 +139,13 @@ def cpu_use(usage: Mapping[str, Any] | None) -> CpuUse | None:
         steal_ns=ticks("steal_ns") if usage.get("steal_known") is True else None,
         delay_ns=optional_count(usage, "delay_ns", where),
     )
+
+
+def _pollers(usage: Mapping[str, Any]) -> list[int]:
+    """CPU time of each SQPOLL thread; what makes no sense is left out."""
+    threads = usage.get("threads")
+    told = [one for one in threads if isinstance(one, Mapping)] if isinstance(threads, list) else []
+    return [one["ns"] for one in told if str(one.get("name", "")).startswith(POLLER) and is_count(one.get("ns"))]
 
 
 def _busy(

@@ -98,6 +98,8 @@ class CpuUse:
     delay_ns: int | None = None
     busy_how: str = "schedstat"
     scheduled_ns: int | None = None
+    poller_ns: int | None = None  # of all SQPOLL threads, `pollers` of them
+    pollers: int = 0
 
     @property
     def busy_percent(self) -> float | None:
