@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import shutil
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from calyx_orch.analysis import compare, sides
+from calyx_orch.analysis.history import Night, history
 from calyx_orch.analysis.summary import summarise
-from calyx_orch.model import RunRecord
-from calyx_orch.report import figures, run_page
+from calyx_orch.model import LoadMode, RunRecord
+from calyx_orch.report import comparison_page, figures, history_page, run_page
 from report_records import run_record
 
 pytestmark = pytest.mark.browser
@@ -66,6 +69,45 @@ def test_every_figure_draws_its_traces_without_an_error(guests: int, width: int,
         marks = re.findall(r'<path class="(?:js-line|point|js-fill)"[^>]*\bd="M[^"]+"', drawn)
         marks += re.findall(r'<g class="point"><path d="M[^"]+"', drawn)
         assert len(marks) >= 1, drawn[:300]
+
+
+@pytest.mark.parametrize("width", [1400, 700])
+def test_a_comparison_draws_its_figures_without_an_error(width: int, tmp_path: Path) -> None:
+    record = run_record(4, per_host=2, blocks=3, runtime_s=2.0, loads=(LoadMode.TOGETHER,))
+    found = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
+    path = comparison_page.write(found, "vm_host", out=tmp_path / "comparison.html")
+    dom, logged = opened(path, tmp_path / "profile", width)
+    assert logged == []
+    assert f'data-drawn="{len(figures.names(figures.COMPARISON))}"' in dom
+    for drawn in plots(dom):
+        assert re.search(r'<path class="(?:js-line|point)"[^>]*\bd="M[^"]+"', drawn), drawn[:300]
+
+
+@pytest.mark.parametrize("width", [1400, 700])
+def test_a_history_draws_its_nights_and_a_band_for_an_incident(width: int, tmp_path: Path) -> None:
+    values = [100e6 + 1e6 * (at % 7) for at in range(40)] + [70e6 + 1e6 * (at % 7) for at in range(10)]
+    night = datetime.datetime(2026, 9, 1, 2, 30)
+    nights = [
+        Night(
+            f"n{at}",
+            (night + datetime.timedelta(days=at)).isoformat(),
+            "hv1",
+            "randread-4k data together calyx",
+            "k",
+            one,
+        )
+        for at, one in enumerate(values)
+    ]
+    found = history("throughput_bytes_per_s", nights)
+    assert len(found.incidents) == 1
+    path = history_page.write(found, "throughput", "vm_host", out=tmp_path / "history.html")
+    dom, logged = opened(path, tmp_path / "profile", width)
+    assert logged == []
+    assert 'data-drawn="1"' in dom
+    (drawn,) = plots(dom)
+    assert len(re.findall(r'<path class="point"', drawn)) >= len(values)
+    (box,) = re.findall(r'<path data-index="0"[^>]*\bd="M([-\d.]+),[-\d.]+H([-\d.]+)', drawn)
+    assert float(box[1]) - float(box[0]) > 30
 
 
 def test_a_script_that_slipped_into_the_page_does_not_run_and_is_logged(tmp_path: Path) -> None:

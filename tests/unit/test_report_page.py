@@ -221,6 +221,7 @@ def long_record(guests: int, seconds: int) -> RunRecord:
 
 
 def test_an_hour_of_fifty_guests_stays_small_and_keeps_a_spike_of_one_second(tmp_path: Path) -> None:
+    """A-097 and A-098: 540 000 unrounded points; the page is small, no number in it is long, and the one second is seen."""
     record = long_record(50, 3600)
     text, elements = written(record, tmp_path)
     assert len(text.encode()) < page.SIZE_MAX
