@@ -17,7 +17,8 @@ static void put(struct sink *sink, const char *from, size_t length)
 {
 	size_t room = sink->length < sink->size ? sink->size - sink->length : 0;
 
-	memcpy(sink->text + sink->length, from, length < room ? length : room);
+	if (room)
+		memcpy(sink->text + sink->length, from, length < room ? length : room);
 	sink->length += length;
 }
 

@@ -260,7 +260,8 @@ void calyx_huge_pages(uint64_t *page_bytes, uint64_t *free_pages);
 /* Takes some 50 us with a quick clock, at most some ms with a slow one. */
 void calyx_clock_measure(struct calyx_clock *clock);
 
-/* The engine's own overhead: the loop of a run, with NOPs in place of I/O. */
+/* The engine's own overhead: the loop of a run, with NOPs in place of I/O. ns_per_io is CPU time of this process by
+ * NOP, at most wall time by NOP, so that a busy machine does not count. */
 struct calyx_floor {
 	uint64_t ios, ns_per_io, p50_ns, p99_ns;
 	struct calyx_setup_taken setup;
