@@ -5,7 +5,7 @@
 
     phase   LOADING    every guest opens, registers and allocates; nobody is armed before every guest is ready or given up
             STARTING   the start line is set; guests run until each has reported
-            STOPPING   an interrupt, or too few guests by the policy: those that run are told to stop
+            STOPPING   an interrupt, a round that harms, or too few guests by the policy: those that run are told to stop
             DONE       nothing is awaited
 
 No clock is read here: every event says when it happened (`at_ns`, controller's monotonic clock), and `Tick` lets time pass.
@@ -88,6 +88,7 @@ class RoundProgress:
     phase: Phase = Phase.LOADING
     deadline_ns: int = 0
     interrupted: bool = False
+    harmed: str = ""  # by what a guest showed that the round harms
     stopped_because: str = ""
 
     def named(self, *states: GuestState) -> tuple[str, ...]:
@@ -115,9 +116,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Opened(Event):
-    """The round begins with these guests."""
+    """The round begins with these guests; `harmed`: it does not, for what they showed before."""
 
     guests: tuple[str, ...]
+    harmed: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,6 +163,13 @@ class Lost(Event):
     """A guest's agent is gone."""
 
     guest: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Harmed(Event):
+    """A guest shows that the round harms it or its neighbours."""
+
     reason: str
 
 
@@ -216,8 +225,13 @@ class Finish:
 Action = Load | Arm | Stop | Abandon | Finish
 
 
-def open_round(guests: Iterable[str], rules: Rules, *, at_ns: int) -> tuple[RoundProgress, tuple[Action, ...]]:
-    """Begin a round: every guest is told its job."""
+def open_round(
+    guests: Iterable[str], rules: Rules, *, at_ns: int, harmed: str = ""
+) -> tuple[RoundProgress, tuple[Action, ...]]:
+    """Begin a round: every guest is told its job. With `harmed`, why it would harm, it is over before anyone is told."""
+    if harmed:
+        failed = tuple(GuestProgress(name, GuestState.FAILED, harmed) for name in guests)
+        return RoundProgress(rules, failed, Phase.DONE, at_ns, harmed=harmed, stopped_because=harmed), (Finish(harmed),)
     states = tuple(GuestProgress(name, GuestState.PREPARING) for name in guests)
     progress = RoundProgress(rules, states, deadline_ns=at_ns + rules.ready_within_ns)
     return progress, tuple(Load(guest.name) for guest in states)
@@ -244,7 +258,7 @@ def is_quorum_met(policy: Policy, *, alive: int, planned: int) -> bool:
 # --- the journal ---------------------------------------------------------------------------------------------------
 
 _EVENTS: dict[str, type[Event]] = {
-    kind.__name__: kind for kind in (Ready, Armed, Started, Reported, Failed, Lost, Interrupted, Tick)
+    kind.__name__: kind for kind in (Ready, Armed, Started, Reported, Failed, Lost, Harmed, Interrupted, Tick)
 }
 
 
@@ -270,7 +284,7 @@ def replay(entries: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, 
     for entry in entries:
         if entry["event"] == "Opened":
             rules = Rules(**{**entry["rules"], "policy": Policy(**entry["rules"]["policy"])})
-            progress, actions = open_round(entry["guests"], rules, at_ns=entry["at_ns"])
+            progress, actions = open_round(entry["guests"], rules, at_ns=entry["at_ns"], harmed=entry.get("harmed", ""))
             yield entry, told(actions)
         elif kind := _EVENTS.get(entry["event"]):
             if progress is None:
@@ -297,6 +311,8 @@ def _note(progress: RoundProgress, event: Event) -> RoundProgress:
             return _move(progress, name, GuestState.FAILED, reason)
         case Lost(guest=name, reason=reason):
             return _move(progress, name, GuestState.LOST, reason)
+        case Harmed(reason=reason):
+            return replace(progress, harmed=progress.harmed or reason)
         case Interrupted():
             return replace(progress, interrupted=True)
         case _:
@@ -353,6 +369,8 @@ def _decide(progress: RoundProgress, event: Event) -> tuple[RoundProgress, tuple
 def _reason_to_stop(progress: RoundProgress) -> str:
     if progress.interrupted:
         return "interrupted"
+    if progress.harmed:
+        return progress.harmed
     rules = progress.rules
     if rules.policy.on_lost == "continue" and rules.policy.quorum is None:
         return ""

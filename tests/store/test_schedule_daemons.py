@@ -239,7 +239,7 @@ def of_daemon(rows: tuple[Row, ...], pid: int) -> list[Row]:
 
 @pytest.fixture(params=[pytest.param("sqlite", marks=pytest.mark.slow), "postgresql"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store for several processes, whose schedules are those of the test; that on SQLite is for the slow suite, as it takes as long again."""
+    """A store for several processes; that on SQLite is for the slow suite, as it takes as long again."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.sqlite'}"
     return str(request.getfixturevalue("postgres"))

@@ -20,7 +20,18 @@ from calyx_orch.inventory.first import FIRST_INVENTORY
 from calyx_orch.inventory.resolve import Fleet
 from calyx_orch.inventory.schema import WORKLOAD_REFUSALS, InventoryDocument, QuorumSettings, WorkloadSettings
 from calyx_orch.inventory.workloads import DEFAULT_PRESET, Expansion
-from calyx_orch.model import Baselines, Guest, Impact, Inventory, LoadMode, Policy, Precondition, Until, Workload
+from calyx_orch.model import (
+    AbortIf,
+    Baselines,
+    Guest,
+    Impact,
+    Inventory,
+    LoadMode,
+    Policy,
+    Precondition,
+    Until,
+    Workload,
+)
 from calyx_orch.names import is_workload
 
 PROBLEMS_SHOWN_MAX = 200
@@ -228,7 +239,13 @@ def _impact(model: InventoryDocument) -> Impact:
     said = model.impact
     if said is None:
         return Impact()
-    return Impact(said.max_rate, said.max_guests_per_domain, said.max_bytes_written, said.layout_rate)
+    abort = said.abort_if
+    return Impact(
+        said.max_rate, said.max_guests_per_domain, said.max_bytes_written, said.layout_rate, said.window,
+        None if abort is None else AbortIf(
+            abort.lost_time_above, abort.steal_above, None if abort.latency_above is None else round(abort.latency_above)
+        ),
+    )  # fmt: skip
 
 
 def _policy(model: InventoryDocument) -> Policy:

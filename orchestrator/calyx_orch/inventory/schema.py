@@ -17,12 +17,14 @@ from calyx_orch.inventory.values import (
     BlockSize,
     Boolean,
     Cpus,
+    DayWindow,
     Device,
     Directory,
     Distribution,
     Duration,
     Find,
     Labels,
+    Latency,
     Many,
     Program,
     Rate,
@@ -257,6 +259,21 @@ class QuorumSettings(Strict):
     ]
 
 
+class AbortSettings(Strict):
+    """A round is stopped when a guest shows that it harms; what it measured until then enters no figure."""
+
+    lost_time_above: Share | None = Field(
+        default=None, description="share of time that is taken from a CPU, before a round: it is not begun"
+    )
+    steal_above: Share | None = Field(
+        default=None, description="share of stolen time over a round: its workload is not run again in this run"
+    )
+    latency_above: Latency | None = Field(
+        default=None,
+        description="age of an I/O of calyx while a round runs: it is stopped, and its workload not run again",
+    )
+
+
 class ImpactSettings(Strict):
     """Bounds of what a run may do to its neighbours; they hold for every engine."""
 
@@ -266,6 +283,10 @@ class ImpactSettings(Strict):
     layout_rate: Rate | None = Field(
         default=None, description="per guest, while files are laid out; default: max_rate, else 500MB/s"
     )
+    window: DayWindow | None = Field(
+        default=None, description="time of day in which rounds may run, such as 01:00-05:00 Europe/Berlin"
+    )
+    abort_if: AbortSettings | None = None
 
 
 class PreconditionSettings(Strict):

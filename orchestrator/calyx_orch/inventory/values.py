@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import zoneinfo
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
@@ -11,6 +12,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from calyx_orch import units
 from calyx_orch.inventory import words
+from calyx_orch.model import Window
 
 T = TypeVar("T")
 _WHOLE = re.compile(r"^-?(0|[1-9][0-9]*)$", re.ASCII)
@@ -116,6 +118,25 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+_LATENCY_PATTERN = r"^[0-9.]+ *(ns|us|µs|ms|s)$"
+_WINDOW_PATTERN = r"^([01]?\d|2[0-3]):([0-5]\d) *- *([01]?\d|2[0-3]):([0-5]\d)(?: +(\S+))?$"
+
+
+def _day_window(value: Any) -> Window:
+    found = re.match(_WINDOW_PATTERN, value.strip()) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"{value!r} is no window: write begin and end, such as 01:00-05:00 Europe/Berlin")
+    begin, end = int(found[1]) * 60 + int(found[2]), int(found[3]) * 60 + int(found[4])
+    if begin == end:
+        raise ValueError(f"{value!r} is no window: it begins when it ends")
+    zone = found[5] or "UTC"
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"{zone!r} is no time zone: write one such as Europe/Berlin, or none for UTC") from None
+    return Window(begin, end, zone)
+
+
 _SIZE_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": units.SIZE_PATTERN}]}
 _SHARE_SCHEMA = {
     "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": units.PERCENT_PATTERN}]
@@ -130,6 +151,12 @@ BlockSize = Annotated[int, parsed(words.block_size), WithJsonSchema(_SIZE_SCHEMA
 Duration = Annotated[float, parsed(units.parse_duration), WithJsonSchema(_DURATION_SCHEMA)]
 Rate = Annotated[
     int, parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
+]
+Latency = Annotated[
+    float, parsed(units.parse_latency), WithJsonSchema({"type": "string", "pattern": _LATENCY_PATTERN}), Field(gt=0)
+]
+DayWindow = Annotated[
+    Window, BeforeValidator(_day_window), WithJsonSchema({"type": "string", "pattern": _WINDOW_PATTERN})
 ]
 Share = Annotated[float, parsed(units.parse_share), WithJsonSchema(_SHARE_SCHEMA)]
 Directory = Annotated[str, BeforeValidator(_directory)]

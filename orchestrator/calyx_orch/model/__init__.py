@@ -21,6 +21,7 @@ from calyx_orch.model.measurement import (
 )
 from calyx_orch.model.plan import (
     LAYOUT_BYTES_PER_S,
+    AbortIf,
     Baselines,
     Conditioned,
     Found,
@@ -37,6 +38,7 @@ from calyx_orch.model.plan import (
     SearchPlan,
     Settled,
     Until,
+    Window,
 )
 from calyx_orch.model.readiness import Check, Finding, Readiness, Verdict
 from calyx_orch.model.workload import Rw, Workload
@@ -44,6 +46,7 @@ from calyx_orch.model.workload import Rw, Workload
 __all__ = [
     "LAYOUT_BYTES_PER_S",
     "NANOSECONDS",
+    "AbortIf",
     "Answers",
     "Baselines",
     "Check",
@@ -86,5 +89,6 @@ __all__ = [
     "Until",
     "Untouched",
     "Verdict",
+    "Window",
     "Workload",
 ]

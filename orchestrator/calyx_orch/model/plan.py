@@ -30,6 +30,28 @@ class Baselines:
 
 
 @dataclass(frozen=True)
+class Window:
+    """The time of day in which rounds may run, in minutes since midnight in `timezone`; `end_min` before `begin_min`: over midnight."""
+
+    begin_min: int
+    end_min: int
+    timezone: str
+
+    def __str__(self) -> str:
+        begin, end = (f"{minutes // 60:02d}:{minutes % 60:02d}" for minutes in (self.begin_min, self.end_min))
+        return f"{begin}-{end} {self.timezone}"
+
+
+@dataclass(frozen=True)
+class AbortIf:
+    """Signs that a round harms: shares of time (0.05 is 5 %), and the age of an I/O in nanoseconds. None: not looked at."""
+
+    lost_time_above: float | None = None
+    steal_above: float | None = None
+    latency_above_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class Impact:
     """Bounds of what a run may do to its neighbours; they hold for every engine. None: unbounded."""
 
@@ -37,6 +59,8 @@ class Impact:
     max_guests_per_domain: int | None = None
     max_bytes_written: int | None = None  # per guest and run, layout included
     layout_rate_bytes_per_s: int | None = None  # per guest; see `layout_bytes_per_s`
+    window: Window | None = None
+    abort_if: AbortIf | None = None
 
     @property
     def layout_bytes_per_s(self) -> int:

@@ -19,7 +19,7 @@ from calyx_orch import plan as planning
 from calyx_orch.errors import RefusedError
 from calyx_orch.model import Conditioned, Found, Guest, GuestOutcome, Measurement, Plan, Round, Settled
 from calyx_orch.report.live import Live
-from calyx_orch.runner import buffers, conditioning, preflight, preparing, probes, resume, search
+from calyx_orch.runner import buffers, conditioning, harm, preflight, preparing, probes, resume, search
 from calyx_orch.runner.calibration import Cache, Calibration
 from calyx_orch.runner.display import Display
 from calyx_orch.runner.fleet import Fleet, count_of
@@ -88,6 +88,8 @@ class _Run:
     )  # the agents there are: read once, not once a guest
     flushing: asyncio.Task[None] | None = None
     stopped: str = ""  # why the latest round was ended early
+    running: RoundRunner | None = None
+    harmful: set[str] = field(default_factory=set)  # workloads that were stopped for what they did to the guests
     first: int | None = None  # of a run that is continued: the first round to be measured
     rebooted: tuple[str, ...] = ()
     dead_until: float = 0.0  # until when agents of a controller that died may still be there
@@ -165,6 +167,10 @@ class _Run:
         if status == "finished":
             await self._run_searches()
         await self._flushed()
+        before = self.earlier.facts if self.earlier is not None else {}
+        sessions = self.fleet.sessions
+        await asyncio.gather(*(preflight.look_again(one, before.get(name, {})) for name, one in sessions.items()))
+        self._keep_facts()
         return status
 
     async def _step(
@@ -182,7 +188,7 @@ class _Run:
         self.fleet.transports[guest.name] = way
         self.executables = self.executables or available()
         agent = await deploy.deploy(way, guest, executables=self.executables)
-        session = Session(guest, agent, self._owner(), on_beat=lambda message: self.display.beat(guest.name, message))
+        session = Session(guest, agent, self._owner(), on_beat=lambda message: self._beat(guest.name, message))
         session.start()
         self.fleet.sessions[guest.name] = session
         for note in agent.notes:
@@ -190,6 +196,11 @@ class _Run:
         self.folder.note("deployed", time.monotonic_ns(), guest=guest.name, uploaded=agent.uploaded, hello=agent.hello)
         await session.send("lease", (("ms", round(guest.dead_man_s * 1000)),))
         self.display.state(guest.name, "connected")
+
+    def _beat(self, guest: str, message: Mapping[str, Any]) -> None:
+        self.display.beat(guest, message)
+        if self.running is not None and (why := harm.during(self.plan.inventory.impact.abort_if, guest, message)):
+            self.running.harm(why)
 
     def _owner(self) -> tuple[tuple[str, str], ...]:
         """Who uses a directory: a run that is continued is told from its own earlier part, whose agents may still be there."""
@@ -333,8 +344,13 @@ class _Run:
         for number, round_ in enumerate(rounds, start=1):
             if self.earlier is not None and (self.first is None or round_.index < self.first):
                 continue  # it stands
-            if not self._is_needed(round_):
+            if round_.workload.name in self.harmful or not self._is_needed(round_):
                 continue
+            if shut := harm.closed(self.plan.inventory.impact, round_, time.time()):
+                self.notes.append(
+                    f"ended before round {round_.number}: {shut}; `calyx-orch run --resume` goes on with it"
+                )
+                return "interrupted"
             alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
             if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.fleet.sessions), planned=planned):
                 self.notes.append(
@@ -438,7 +454,11 @@ class _Run:
             self.plan, round_, sessions, journal, status, self.interrupted,
             fleet=len(_guests_of(self.plan)), elsewhere=len(self.fleet.sessions) - len(sessions),
         )  # fmt: skip
-        progress, answers = await runner.run()
+        self.running = runner
+        try:
+            progress, answers = await runner.run()
+        finally:
+            self.running = None
         await self._flushed()
         for name, answer in answers.items():
             self.folder.keep_answers(round_, name, answer)
@@ -449,7 +469,8 @@ class _Run:
             "done", time.monotonic_ns(), round=round_.index, because=progress.stopped_because,
             wall_s=round(time.time(), 3), spent_ns=spent,
         )  # fmt: skip
-        self.stopped = progress.stopped_because
+        self.stopped = "" if progress.harmed else progress.stopped_because
+        self._look_for_harm(round_, progress, found)
         self.flushing = asyncio.create_task(asyncio.to_thread(self.folder.flush))  # while the next round settles
         for measurement in found:
             self.fleet.answered.setdefault(measurement.guest, []).append(measurement)
@@ -459,6 +480,19 @@ class _Run:
             if guest.state is co.GuestState.LOST:
                 await self.fleet.give_up(guest.name, f"round {round_.number}", guest.reason)
         return found
+
+    def _look_for_harm(self, round_: Round, progress: co.RoundProgress, found: Sequence[Measurement]) -> None:
+        """Note why a round was stopped; a workload that harms is not run again."""
+        impact = self.plan.inventory.impact
+        why = progress.harmed or harm.after(impact.abort_if, found)
+        if not why:
+            return
+        lasting = f"; {round_.workload.name} is not run again in this run" if harm.is_lasting(why) else ""
+        note = f"round {round_.number} {'was stopped' if progress.harmed else 'harmed'} by {why}{lasting}"
+        self.notes.append(note)
+        self.live.note(note)
+        if lasting:
+            self.harmful.add(round_.workload.name)
 
     async def _flushed(self) -> None:
         """Wait until the round before is on the disk. Raises FolderError."""

@@ -179,12 +179,11 @@ class RoundRunner:
     async def _coordinate(self) -> co.RoundProgress:
         rules = self._rules()
         now_ns = self._loaded_at_ns = time.monotonic_ns()
-        progress, actions = co.open_round(self._guests, rules, at_ns=now_ns)
-        opened = co.Opened(now_ns, tuple(self._guests))
-        self.journal(opened, {"rules": dataclasses.asdict(rules), "actions": co.told(actions)})
         lost = {name: guest.lost_time for name, guest in self._guests.items()}
-        if why := harm.before(self.plan.inventory.impact.abort_if, lost):
-            self.harm(why)
+        harmed = harm.before(self.plan.inventory.impact.abort_if, lost)
+        progress, actions = co.open_round(self._guests, rules, at_ns=now_ns, harmed=harmed)
+        opened = co.Opened(now_ns, tuple(self._guests), harmed)
+        self.journal(opened, {"rules": dataclasses.asdict(rules), "actions": co.told(actions)})
         ticker = asyncio.create_task(self._tick())
         try:
             while True:

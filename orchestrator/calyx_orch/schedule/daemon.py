@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calyx_orch import units
-from calyx_orch.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_MISSED, CalyxError, UsageError
+from calyx_orch.errors import EXIT_FAULT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_MISSED, CalyxError, UsageError
 from calyx_orch.schedule import copying, telling
 from calyx_orch.schedule.deciding import Decision, Firing, Schedule, Settings, decide, is_wanted_again, may_still_start
 from calyx_orch.store.schedules import Deciding, Row, Schedules
@@ -288,7 +288,11 @@ class Daemon:
     async def fired(self, schedule: Schedule, firing: Firing) -> None:
         """Run one firing that is claimed, again as often as `retry` allows, and note how it ended."""
         while True:
-            status = await self._leased(schedule, firing)
+            trouble = ""
+            try:
+                status = await self._leased(schedule, firing)
+            except Exception as error:  # whatever it is, the firing is over and says so
+                status, trouble = EXIT_FAULT, f"{type(error).__name__}: {error}"
             now_s = self.clock.now_s()
             row = await asyncio.to_thread(self.store.firing, firing.schedule, firing.due_s)
             if row["daemon"] != self.name:
@@ -298,6 +302,7 @@ class Daemon:
             values: dict[str, Any] = {}
             if ended.state == "running":
                 values = _ended(status, schedule, now_s - (ended.started_s or now_s))
+                values |= {"reason": trouble} if trouble else {}
             ended = firing_of({**row, **values})
             if ended.state == "failed" and is_wanted_again(schedule, ended, now_s):
                 firing = await self._again(ended, now_s)

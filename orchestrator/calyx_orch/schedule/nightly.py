@@ -37,12 +37,12 @@ class Night:
 
 def after(
     store: Store, schedule: Schedule, firing: Firing, record: RunRecord, *, measure_again: Again, now_s: float,
-    changed: tuple[str, ...] = (),
+    changed: tuple[str, ...] = (), trials: int = false_alarms.TRIALS,
 ) -> Night:  # fmt: skip
     """Judge a night whose run is in the store, and write down its incidents.
 
     `measure_again` measures the workloads it is given once more and gives the run, or says why not; `changed` is what is
-    different about the inventory.
+    different about the inventory, `trials` how many made-up fleets the calibration draws.
     """
     schedules = Schedules(store)
     runs = _runs(schedules, schedule.name, record.run_id)
@@ -58,7 +58,7 @@ def after(
         (one for one in _each(found, "findings")), key=lambda one: (one.kind == "suspect", -abs(one.change))
     )
     notes += [f"measured again and cleared: {name}" for night in found.values() for name in night.cleared]
-    notes.append(calibration(histories[METRICS[0]]).sentence)
+    notes.append(calibration(histories[METRICS[0]], trials).sentence)
     notes += _retention(store, schedule, record, runs, found, now_s)
     return Night(
         _verdict(found, record), news, tuple(one.sentence for one in findings), tuple(notes),
@@ -66,10 +66,10 @@ def after(
     )  # fmt: skip
 
 
-def calibration(found: History) -> false_alarms.Calibration:
+def calibration(found: History, trials: int) -> false_alarms.Calibration:
     """What the thresholds are worth on the nights of a history."""
     series = {f"{track.name} {track.what}": track.values for track in found.tracks}
-    return false_alarms.calibrate(series, BETTER[found.metric])
+    return false_alarms.calibrate(series, BETTER[found.metric], trials=trials)
 
 
 def workloads_of(names: Iterable[str], found: History) -> tuple[str, ...]:

@@ -1,0 +1,155 @@
+"""`impact.window` and `impact.abort_if`: a round that harms ends, the reason is kept, and what harms is not run again."""
+
+from __future__ import annotations
+
+import datetime
+import zoneinfo
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calyx_orch import inventory, workloads
+from calyx_orch.errors import InventoryErrors
+from calyx_orch.model import AbortIf, Baselines, Impact, LostTime, Window
+from calyx_orch.runner import harm
+from calyx_orch.store import archive
+from calyx_orch.transport.simulated import Script
+from replay import check as check_replay
+from unit.test_runner import READ, plan_for, run
+
+NIGHT = Window(60, 300, "Europe/Berlin")
+OVER_MIDNIGHT = Window(22 * 60, 5 * 60, "Europe/Berlin")
+MS = 1_000_000
+
+
+def at(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).replace(tzinfo=zoneinfo.ZoneInfo("Europe/Berlin")).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("window", "now", "for_s", "is_open"),
+    [
+        (NIGHT, "2026-06-01T00:59:59", 1, False),
+        (NIGHT, "2026-06-01T01:00", 60, True),
+        (NIGHT, "2026-06-01T04:58", 119, True),
+        (NIGHT, "2026-06-01T04:58", 180, False),
+        (NIGHT, "2026-06-01T05:00", 1, False),
+        (OVER_MIDNIGHT, "2026-06-01T23:59:30", 60, True),
+        (OVER_MIDNIGHT, "2026-06-01T04:59:30", 20, True),
+        (OVER_MIDNIGHT, "2026-06-01T12:00", 1, False),
+    ],
+)
+def test_a_round_begins_only_when_it_is_over_before_the_window_closes(
+    window: Window, now: str, for_s: float, is_open: bool
+) -> None:
+    assert harm.is_open(window, at(now), for_s) is is_open
+
+
+def text_of(impact: str) -> str:
+    return f"guests: {{vm1: {{targets: {{d: /d}}}}}}\nworkloads: [{{rw: read, size: 1g}}]\nimpact: {impact}\n"
+
+
+def parse(impact: str) -> Impact:
+    return inventory.parse(text_of(impact), source="t", base_dir="", presets=workloads.read_presets()).impact
+
+
+def test_an_inventory_says_when_and_what_harms() -> None:
+    found = parse(
+        "{window: '22:00-05:00 Europe/Berlin', abort_if: {lost_time_above: 5%, steal_above: 10%, latency_above: 50ms}}"
+    )
+    assert found.window == OVER_MIDNIGHT
+    assert found.abort_if == AbortIf(0.05, 0.10, 50 * MS)
+
+
+@pytest.mark.parametrize(
+    ("impact", "says"),
+    [
+        ("{window: '25:00-05:00'}", "write begin and end, such as 01:00-05:00 Europe/Berlin"),
+        ("{window: '05:00-05:00'}", "it begins when it ends"),
+        ("{window: '01:00-05:00 Mars/Base'}", "is no time zone"),
+        ("{abort_if: {latency_above: 50}}", "write ns, us, ms or s"),
+        ("{abort_if: {lost_time: 5%}}", "lost_time"),
+    ],
+)
+def test_what_is_written_wrongly_is_told(impact: str, says: str) -> None:
+    with pytest.raises(InventoryErrors, match=says):
+        parse(impact)
+
+
+def with_impact(**impact: Any) -> Any:
+    return plan_for(
+        "good1",
+        "good2",
+        impact=Impact(**impact),
+        baselines=Baselines(engines=(), auto=False),
+        repetitions=2,
+        workloads=(READ, replace(READ, name="second")),
+    )
+
+
+def old_io(message: dict[str, Any]) -> list[bytes]:
+    """A guest whose I/O grows old in the run of the first workload."""
+    import json
+
+    if message.get("type") == "beat" and message.get("phase") == "run":
+        message = {**message, "oldest_ns": 80 * MS}
+    return [json.dumps(message).encode() + b"\n"]
+
+
+def test_an_io_that_grows_too_old_stops_the_round_and_its_workload(tmp_path: Path) -> None:
+    ended, folder = run(
+        with_impact(abort_if=AbortIf(latency_above_ns=50 * MS)), tmp_path, scripts={"good2": Script(bend=old_io)}
+    )
+    said = "by impact.abort_if.latency_above (50 ms): guest good2 had an I/O in flight for 80 ms"
+    assert any(said in note and "is not run again in this run" in note for note in ended.notes)
+    record = archive.read(folder.path)
+    assert any(said in note for note in record.notes)
+    assert {one.workload for one in record.measurements} == {"randread", "second"}
+    rounds = {one.round_index for one in record.measurements if one.engine == "calyx"}
+    assert len(rounds) == 2, "the workload of a stopped round was run again"
+    assert [entry for entry in archive.journal(folder.path) if entry["event"] == "Harmed"]
+    assert check_replay(archive.journal(folder.path)) > 0
+
+
+def test_a_guest_that_lost_its_cpu_before_keeps_the_round_from_beginning(tmp_path: Path) -> None:
+    """Its neighbours are busy: nothing is measured, and nothing is made worse; the next round looks again."""
+    ended, folder = run(with_impact(abort_if=AbortIf(lost_time_above=0.0005)), tmp_path)
+    stopped = [note for note in ended.notes if "lost 0.1 % of its CPU before the round" in note]
+    assert len(stopped) == len(with_impact().rounds)
+    assert not any("not run again" in note for note in stopped)
+    found = archive.read(folder.path).measurements
+    assert {one.status for one in found} == {"failed"}
+    assert "abort_if" in found[0].why
+    assert check_replay(archive.journal(folder.path)) > 0
+
+
+def test_stolen_time_ends_the_workload_and_not_the_others(tmp_path: Path) -> None:
+    plan = with_impact(abort_if=AbortIf(steal_above=0.5))
+    ended, _ = run(plan, tmp_path)
+    assert not ended.notes or not any("stolen" in note for note in ended.notes)
+    (tmp_path / "strict").mkdir()
+    ended, folder = run(with_impact(abort_if=AbortIf(steal_above=-1.0)), tmp_path / "strict")
+    record = archive.read(folder.path)
+    if any(one.cpu is not None and one.cpu.steal_ns is not None for one in record.measurements):
+        assert sum("stolen" in note for note in ended.notes) == 2
+        assert len({one.round_index for one in record.measurements}) == 2
+
+
+def test_outside_of_its_window_a_run_ends_and_can_be_resumed(tmp_path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    begin = (now.hour * 60 + now.minute + 120) % 1440
+    ended, folder = run(with_impact(window=Window(begin, (begin + 60) % 1440, "UTC")), tmp_path)
+    assert ended.status == "interrupted"
+    assert any("is closed, or closes before the round is over" in note for note in ended.notes)
+    assert archive.read(folder.path).measurements == ()
+
+
+def test_no_reason_without_a_limit() -> None:
+    assert harm.before(None, {"a": LostTime(100, 100, 1, 1)}) == ""
+    assert harm.before(AbortIf(), {"a": LostTime(100, 100, 1, 1)}) == ""
+    assert harm.before(AbortIf(lost_time_above=0.5), {"a": None, "b": LostTime(0, 0, 0, 0)}) == ""
+    assert harm.during(AbortIf(latency_above_ns=1), "a", {"oldest_ns": True}) == ""
+    assert harm.during(AbortIf(latency_above_ns=1), "a", {"oldest_ns": None}) == ""
+    assert harm.during(AbortIf(latency_above_ns=5), "a", {"oldest_ns": 5}) == ""
