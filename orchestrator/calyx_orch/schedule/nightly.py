@@ -12,6 +12,7 @@ from calyx_orch.analysis.history import BETTER, History
 from calyx_orch.analysis.nights import Told, Tonight
 from calyx_orch.analysis.scopes import ScopeRow, scope_rows
 from calyx_orch.model import RunRecord
+from calyx_orch.report.wording import count_of
 from calyx_orch.schedule import retention
 from calyx_orch.schedule.deciding import Firing, Schedule
 from calyx_orch.store.database import NightRow, Store
@@ -205,7 +206,7 @@ def _retention(
     if not schedule.settings.keep:
         return []
     keep = retention.parse(schedule.settings.keep)
-    baseline = store.baseline(record.plan.inventory.source or record.plan.inventory.name)
+    baseline = store.baseline(record.plan.inventory.key)
     open_ = [*_each(found, "opened"), *_each(found, "still_open")]
     spared = frozenset(
         {record.run_id, baseline or "", *(run for one in open_ for run in (one.since_run, one.opened_run))}
@@ -224,7 +225,6 @@ def _retention(
                     f"kept beyond its time, as it cannot be removed: {night.folder}: {error.strerror or error}"
                 )
     if any(gone):
-        notes.append(
-            f"removed by --keep {schedule.settings.keep!r}: raw answers of {gone[0]} nights, {gone[1]} nights whole"
-        )
+        raw_said, whole_said = (count_of(count, "night") for count in gone)
+        notes.append(f"removed by --keep {schedule.settings.keep!r}: raw answers of {raw_said}, {whole_said} whole")
     return notes
