@@ -15,9 +15,9 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
@@ -50,8 +50,7 @@ class RunRow:
     sentence: str
 
 
-@dataclass(frozen=True)
-class NightRow:
+class NightRow(NamedTuple):
     """One figure of one run: a point of a trend."""
 
     run_id: str
@@ -160,17 +159,25 @@ class Store:
         if metric not in METRICS:
             raise UsageError(f"no metric is called {metric!r}: there are {', '.join(METRICS)}")
         columns, runs = tables.figure.c, tables.run.c
-        names = ("run_id", "started_s", "scope", "name", "target", "workload", "engine", "load", "series_key", "guests")
+        found_in = {"value": columns[metric], "started_at": sa.literal("")}
         wanted = (
-            sa.select(*(columns[name] for name in names), columns[metric].label("value"), runs.started_at)
-            .join(tables.run, runs.run_id == columns.run_id)
+            sa.select(*(found_in[name] if name in found_in else columns[name] for name in NightRow._fields))
             .where(columns.scope == scope, columns.started_s >= since_s, columns[metric].is_not(None))
             .order_by(columns.started_s)
         )
-        for key, value in (where or {}).items():
-            wanted = wanted.where((runs.inventory if key == "inventory" else columns[key]) == value)
+        where = dict(where or {})
+        nights = sa.select(runs.run_id, runs.started_at).where(runs.started_s >= since_s)
+        if "inventory" in where:
+            nights = nights.where(runs.inventory == where.pop("inventory"))
+        for key, value in where.items():
+            wanted = wanted.where(columns[key] == value)
         with self._begin() as connection:
-            return tuple(NightRow(**row) for row in connection.execute(wanted).mappings())
+            started_at = {run_id: text for run_id, text in connection.execute(nights)}
+            rows = connection.execute(wanted).all()
+        at = NightRow._fields.index("started_at")
+        return tuple(
+            NightRow._make((*row[:at], started_at[row[0]], *row[at + 1 :])) for row in rows if row[0] in started_at
+        )
 
     def set_baseline(self, inventory: str, run_id: str) -> None:
         """Make a run the baseline of its inventory, in place of another."""
@@ -281,7 +288,7 @@ def _run_row(record: RunRecord, started: float, sentence: str) -> dict[str, Any]
         "started_s": started,
         "started_at": record.started_at,
         "status": record.status,
-        "inventory": inventory.source or inventory.name,
+        "inventory": inventory.key,
         "inventory_sha256": hashlib.sha256(inventory.text.encode()).hexdigest(),
         "seed": str(record.plan.seed),
         "is_short": int(any(round_.workload.is_short for round_ in record.plan.rounds)),
@@ -313,11 +320,10 @@ def _guest_rows(record: RunRecord) -> list[dict[str, Any]]:
 
 
 def _figure_row(run_id: str, started: float, row: ScopeRow) -> dict[str, Any]:
-    told = asdict(row)
     return {
         "run_id": run_id,
         "started_s": started,
-        **{name: told[name] for name in _FIGURE},
+        **{name: getattr(row, name) for name in _FIGURE},
         "doubts": list(row.doubts),
         "latency": packing.pack_histogram(row.latency),
     }
