@@ -168,6 +168,8 @@ CHOICE = fleet(
     ("limit", "names"),
     [
         (("hv1-vm02",), ["hv1-vm02"]), (("hv1",), ["hv1-vm01", "hv1-vm02"]), (("g",), ["hv1-vm01"]), (("csv",), ["hv2-vm01"]),
+        (("hv1*",), ["hv1-vm01", "hv1-vm02"]), (("c*",), ["hv2-vm01"]), (("[gx]",), ["hv1-vm01"]),
+        (("hv[1:2]",), ["hv1-vm01", "hv1-vm02", "hv2-vm01"]),
         (("*vm01",), ["hv1-vm01", "hv2-vm01"]), (("hv1-vm[01:02]",), ["hv1-vm01", "hv1-vm02"]), (("csv", "g"), ["hv1-vm01", "hv2-vm01"]),
     ],
 )  # fmt: skip
@@ -192,7 +194,7 @@ def test_workloads_by_name_glob_or_the_part_before_a_suffix(written: str, names:
     ("limit", "workloads", "reason"),
     [
         (("hv3",), (), r"--limit hv3: no guest, group, vm_host or storage is called that \(did you mean 'hv[12]'\?\)"),
-        (("hv1-vm[01:03]",), (), "there is no guest hv1-vm03"), (("vm[2:1]",), (), "backwards"),
+        (("hv1-vm[01:03]",), (), "--limit .*is called hv1-vm03"), (("vm[2:1]",), (), "backwards"),
         ((), ("seq-q8",), r"--workload seq-q8: no workload is called that \(did you mean 'seq-qd8'\?\)"),
     ],
 )  # fmt: skip
@@ -200,6 +202,21 @@ def test_a_choice_of_nothing_is_refused(limit: tuple[str, ...], workloads: tuple
     """With what comes closest."""
     with pytest.raises(UsageError, match=reason):
         plan.make(CHOICE, limit=limit, workloads=workloads, seed=1)
+
+
+def test_all_that_nothing_is_called_is_told_at_once_with_what_there_is() -> None:
+    """The first of each kind, and how many more; a vm_host is found by a glob that fits no guest's name."""
+    many = fleet(*(guest(f"g{n}", vm_host=f"hv{n}") for n in range(9)), workloads=CHOICE.workloads)
+    assert [one.name for one in plan.chosen_guests(many, ["hv[12]"])] == ["g1", "g2"]
+    with pytest.raises(UsageError) as caught:
+        plan.chosen_guests(many, ["nosuch", "g1", "other*"])
+    first, second, known = str(caught.value).splitlines()
+    assert first.startswith("--limit nosuch: no guest, group, vm_host or storage is called that")
+    assert second.startswith("--limit other*: no guest")
+    assert (
+        known
+        == "there are guests: g0, g1, g2, g3, g4, g5 and 3 more; vm_hosts: hv0, hv1, hv2, hv3, hv4, hv5 and 3 more"
+    )
 
 
 def test_repetitions_count_whole_blocks() -> None:

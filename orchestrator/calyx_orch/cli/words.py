@@ -51,7 +51,8 @@ JumpWord = Annotated[
     typer.Option(metavar="ADDRESS", rich_help_panel=BY_HAND, help="With --guest: reach all through this machine."),
 ]
 LimitWord = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="Only these guests, groups or vm_hosts (globs); repeat.")
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Only these guests, groups, vm_hosts or storage (globs, ranges); repeat."),
 ]
 WorkloadWord = Annotated[
     list[str] | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -16,6 +16,7 @@ from calyx_orch.plan.order import engine_orders, guest_sets
 
 CALYX = "calyx"
 ROUNDS_MAX = 1_000_000
+NAMES_SHOWN = 6  # of each kind, where a name is not known
 _SEED_BITS = 48  # exact in every JSON reader, and in fio's randseed
 
 
@@ -41,7 +42,7 @@ def make(
 ) -> Plan:
     """All rounds of a run.
 
-    `limit` names guests (or globs, or ranges), groups, vm_hosts or storage; `workloads` names workloads of the inventory (or
+    `limit` names guests, groups, vm_hosts or storage (or globs, or ranges); `workloads` names workloads of the inventory (or
     globs, or what stands in front of a generated suffix). Empty: all. `repetitions` overrides the inventory's blocks. The same
     arguments give the same plan in every process. Raises UsageError for a name that nothing has, an empty plan, or an `impact`
     that leaves no room for a round.
@@ -109,36 +110,57 @@ def chosen_guests(inventory: Inventory, limit: Sequence[str]) -> tuple[Guest, ..
     if not limit:
         return inventory.guests
     chosen: set[str] = set()
-    for item in limit:
-        found = _matching(inventory, item)
-        if not found:
-            known = {guest.name for guest in inventory.guests} | _places(inventory.guests)
-            raise UsageError(
-                f"--limit {item}: no guest, group, vm_host or storage is called that{documents.suggestion(item, known)}"
-            )
-        chosen |= found
+    problems = []
+    for item in dict.fromkeys(limit):
+        try:
+            chosen |= _matching(inventory, item)
+        except ValueError as error:
+            problems.append(f"--limit {item}: {error}")
+    if problems:
+        raise UsageError("\n".join([*problems, f"there are {_all_names(inventory)}"]))
     return tuple(guest for guest in inventory.guests if guest.name in chosen)
 
 
 def _matching(inventory: Inventory, item: str) -> set[str]:
+    """The guests that a name, a glob or a range means, by their own name or a place of theirs. ValueError: none, with the reason."""
     if names.has_range(item):
-        try:
-            expanded = set(names.expand(item))
-        except ValueError as error:
-            raise UsageError(f"--limit {item}: {error}") from None
-        unknown = expanded - {guest.name for guest in inventory.guests}
-        if unknown:
-            raise UsageError(f"--limit {item}: there is no guest {min(unknown)}")
-        return expanded
-    return {
+        expanded = set(names.expand(item))
+        known = {name for guest in inventory.guests for name in _called(guest)}
+        if expanded - known:
+            raise ValueError(f"no guest, group, vm_host or storage is called {min(expanded - known)}")
+        return {guest.name for guest in inventory.guests if expanded & set(_called(guest))}
+    found = {
         guest.name
         for guest in inventory.guests
-        if item in (guest.vm_host, guest.storage) or item in guest.groups or fnmatchcase(guest.name, item)
+        if any(item == name or fnmatchcase(name, item) for name in _called(guest))
     }
+    if not found:
+        known = {name for guest in inventory.guests for name in _called(guest)}
+        raise ValueError(f"no guest, group, vm_host or storage is called that{documents.suggestion(item, known)}")
+    return found
 
 
-def _places(guests: Iterable[Guest]) -> set[str]:
-    return {name for guest in guests for name in (guest.vm_host, guest.storage, *guest.groups) if name is not None}
+def _called(guest: Guest) -> tuple[str, ...]:
+    """The names that a guest is chosen by: its own, its groups', its vm_host's, its storage's."""
+    return tuple(name for name in (guest.name, *guest.groups, guest.vm_host, guest.storage) if name is not None)
+
+
+def _all_names(inventory: Inventory) -> str:
+    """What `--limit` could name, the first of each kind."""
+    guests = inventory.guests
+    kinds = {
+        "guests": [one.name for one in guests],
+        "groups": [name for one in guests for name in one.groups],
+        "vm_hosts": [one.vm_host for one in guests if one.vm_host is not None],
+        "storage": [one.storage for one in guests if one.storage is not None],
+    }
+    told = []
+    for kind, written in kinds.items():
+        known = list(dict.fromkeys(written))
+        more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
+        if known:
+            told.append(f"{kind}: {', '.join(known[:NAMES_SHOWN])}{more}")
+    return "; ".join(told)
 
 
 def _chosen_workloads(inventory: Inventory, written: Sequence[str]) -> tuple[Workload, ...]:
