@@ -192,6 +192,7 @@ static void write_system(struct json *json)
 	write_huge_pages(json);
 	write_clock(json);
 	facts_write_virtual(json);
+	facts_write_vm_host(json);
 	facts_write_number(json, "io_uring_disabled", "", "/proc/sys/kernel/io_uring_disabled");
 	write_io_uring(json);
 	write_memlock(json);

@@ -9,6 +9,8 @@
 
 /* The fields `hypervisor`, `product` and `virtual` (virtual.c). */
 void facts_write_virtual(struct json *json);
+/* The fields `cpu_model` and `vm_host` (vm_host.c). */
+void facts_write_vm_host(struct json *json);
 /* What a small file below a directory of /sys says; null when it is not there. */
 void facts_write_text(struct json *json, const char *key, const char *directory, const char *name);
 void facts_write_number(struct json *json, const char *key, const char *directory, const char *name);

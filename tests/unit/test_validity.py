@@ -107,6 +107,12 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
         ("clocksource", "clocksource acpi_pm", context(facts={"clocksource": "acpi_pm"})),
         ("small", "small files", context(round=replace(ROUND, workload=replace(WORKLOAD, size_bytes=(1 << 30) - 1)))),
         ("other-io", "device not idle", of(doubts=("device not idle",))),
+        (
+            "vm-host",
+            "other vm_host",
+            replace(of(vm_host="hv1"), facts={"vm_host": {"kvp": "hv2.corp", "smbios": None}}),
+        ),
+        ("moved", "moved", context(facts={"vm_host": {"kvp": "hv1"}, "vm_host_at_end": {"kvp": "hv2"}})),
         ("plateau", "fell at 25 s", of(series=levels(1000.0, 600.0))),
         ("unsteady", "not steady", of(series=levels(700.0, 1000.0))),
         ("flush", "flush at once", context(round=DURABLE, facts=truth(flush_write_ns=149_999))),
@@ -149,6 +155,10 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         of(cpu=POLLING, setup=SQPOLL, counts={"wakeups": 61}),  # it slept, as it had nothing to do
         of(cpu=replace(POLLING, poller_ns=None, pollers=0), setup=SQPOLL),
         of(cpu=POLLING),
+        replace(of(vm_host="hv1"), facts={"vm_host": {"kvp": "HV1.corp.example"}}),
+        context(facts={"vm_host": {"kvp": "hv2"}}),  # none is declared
+        context(facts={"vm_host": {"kvp": "hv1"}, "vm_host_at_end": {"smbios": "hv2"}}),  # told by another
+        context(facts={"vm_host": "nonsense", "vm_host_at_end": {"kvp": 7}}),
         context(facts={"clocksource": "kvm-clock"}),
         context(round=replace(ROUND, workload=replace(WORKLOAD, size_bytes=1 << 28, numjobs=4))),
         of(series=None),

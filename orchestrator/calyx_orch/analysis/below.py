@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from calyx_orch import units
+from calyx_orch.analysis import vm_hosts
 from calyx_orch.analysis.doubt import Context, Doubt
 from calyx_orch.engines.answers import NOT_IDLE
 from calyx_orch.model import NANOSECONDS
@@ -77,6 +78,32 @@ def not_idle(context: Context) -> Doubt | None:
         NOT_IDLE,
         "the device was still busy when the round began, for as long as `settle` waited: something else does I/O on it",
         "stop it, wait longer (settle), or measure at another time",
+    )
+
+
+def other_vm_host(context: Context) -> Doubt | None:
+    """The inventory declares another vm_host than the hypervisor told the guest."""
+    found, declared = vm_hosts.told(context.facts), context.measurement.vm_host
+    if found is None or declared is None or vm_hosts.is_same(declared, found[0]):
+        return None
+    return Doubt(
+        "vm-host",
+        "other vm_host",
+        f"the inventory says vm_host {declared}, {vm_hosts.HOW[found[1]]} says {found[0]}: figures by vm_host are of another one",
+        "correct vm_host: in the inventory, or leave it out: then what the guest is told holds",
+    )
+
+
+def moved(context: Context) -> Doubt | None:
+    """The guest was on another vm_host after the last round than before the first."""
+    hosts = vm_hosts.moved(context.facts)
+    if hosts is None:
+        return None
+    return Doubt(
+        "moved",
+        "moved",
+        f"the guest moved from {hosts[0]} to {hosts[1]} between the first round and the last: its figures are of both",
+        "keep guests where they are while they are measured (no live migration), and measure it again",
     )
 
 

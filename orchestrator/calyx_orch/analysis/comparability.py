@@ -17,6 +17,8 @@ from calyx_orch.model import RunRecord, Workload
 FACTS = {
     "kernel": "kernel",
     "cpus": "vCPUs",
+    "cpu_model": "CPU model",
+    "product": "virtual hardware",
     "memory_bytes": "memory",
     "clocksource": "clocksource",
     "hypervisor": "hypervisor",

@@ -396,6 +396,8 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     clock_is_slow,
     below.too_small,
     below.not_idle,
+    below.other_vm_host,
+    below.moved,
     below.cached_below,
     below.flush_at_once,
     below.compressible,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calyx_orch.model import GuestOutcome, Inventory, Pin, Resumed, RunRecord
+from calyx_orch.analysis import vm_hosts
+from calyx_orch.model import Guest, GuestOutcome, Inventory, Pin, Resumed, RunRecord
 from calyx_orch.report import wording
 
 NAMES_MAX = 6
@@ -252,6 +253,8 @@ def guests(record: RunRecord) -> Table | None:
         "kernel",
         "arch",
         "CPUs",
+        "CPU model",
+        "machine",
         "memory",
         "hypervisor",
         "clock",
@@ -268,13 +271,25 @@ def guests(record: RunRecord) -> Table | None:
         if facts is None:
             continue
         values = (
-            guest.name, guest.vm_host, guest.storage, facts.get("kernel"), facts.get("arch"), facts.get("cpus"),
-            _size(facts.get("memory_bytes")), facts.get("hypervisor"), facts.get("clocksource"),
+            guest.name, _vm_host(guest, facts), guest.storage, facts.get("kernel"), facts.get("arch"), facts.get("cpus"),
+            facts.get("cpu_model"), facts.get("product"), _size(facts.get("memory_bytes")),
+            facts.get("hypervisor"), facts.get("clocksource"),
             _io_uring(facts.get("io_uring")), _paths(facts.get("paths")), _fio(facts),
             floor_text(facts.get("floor")), truth_text(facts.get("truth")),
         )  # fmt: skip
         rows.append(tuple("" if value is None else wording.printable(str(value)) for value in values))
     return Table("guests", "The guests", columns, tuple(rows))
+
+
+def _vm_host(guest: Guest, facts: Mapping[str, Any]) -> str | None:
+    """The vm_host, and what the guest was told where that is another one, or became another one."""
+    found, moved = vm_hosts.told(facts), vm_hosts.moved(facts)
+    parts = [guest.vm_host or ""]
+    if found is not None and not vm_hosts.is_same(guest.vm_host or found[0], found[0]):
+        parts.append(f"told: {found[0]}")
+    if moved is not None:
+        parts.append(f"then {moved[1]}")
+    return ", ".join(filter(None, parts)) or None
 
 
 def _io_uring(fact: Any) -> str:

@@ -108,10 +108,12 @@ PATH_FACTS = Keys(
 )  # fmt: skip
 FACTS = Keys(
     {
-        **_all(text, "hostname kernel machine_id boot_id arch clocksource hypervisor product path_env"),
+        **_all(text, "hostname kernel machine_id boot_id arch clocksource hypervisor product path_env cpu_model"),
         **_all(number, "cpus memory_bytes huge_page_bytes huge_pages_free io_uring_disabled memlock_bytes uid"),
         "numa_nodes": nodes,
         "clock": CLOCK,
+        "vm_host": Keys(_all(text, "kvp smbios")),
+        "vm_host_at_end": Keys(_all(text, "kvp smbios")),
         "virtual": Keys(_all(text, "cpuid vendor container")),
         "io_uring": Keys({"ok": flag, "why": text, "errno": number, "features": number, "setups": Each(text)}),
         "paths": Each(PATH_FACTS),

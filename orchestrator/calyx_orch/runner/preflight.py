@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calyx_orch import engines, units
-from calyx_orch.errors import AgentError, GuestError, RefusedError
+from calyx_orch.errors import AgentError, CalyxError, GuestError, RefusedError
 from calyx_orch.model import Check, Finding, Guest, Layout, Plan, Workload
 from calyx_orch.runner import border
 from calyx_orch.runner.session import Session
@@ -39,6 +39,20 @@ async def ask_facts(session: Session) -> None:
     pairs.append(("program", "fio"))
     arrival = await session.ask("facts", pairs, answer="facts", timeout_s=FACTS_WITHIN_S)
     session.facts = border.checked(arrival.message, "preflight")
+
+
+async def look_again(session: Session, earlier: Mapping[str, Any]) -> None:
+    """After the last round: on which vm_host the guest is by now. An agent that is gone tells nothing.
+
+    `earlier` are its facts in the first part of a run that was resumed: where it was then is where its rounds began.
+    """
+    try:
+        arrival = await session.ask("facts", (), answer="facts", timeout_s=FACTS_WITHIN_S)
+        at_end = border.checked(arrival.message, "preflight").get("vm_host")
+    except CalyxError:
+        return
+    first = earlier.get("vm_host", session.facts.get("vm_host"))
+    session.facts = {**session.facts, "vm_host": first, "vm_host_at_end": at_end}
 
 
 async def ask_fio(session: Session, plan: Plan) -> None:

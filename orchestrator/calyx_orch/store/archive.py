@@ -36,6 +36,7 @@ from urllib.parse import quote
 import pydantic
 
 from calyx_orch import plan as planning
+from calyx_orch.analysis import vm_hosts
 from calyx_orch.documents.spread import spread
 from calyx_orch.errors import FolderError, FormatError, UsageError
 from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Resumed, Round, RunRecord
@@ -130,7 +131,7 @@ class RunFolder:
                     _cut_torn_lines(path / name, is_whole)
                 for torn in path.glob("*.tmp"):
                     torn.unlink()
-            return run, read(path), journal(path)
+            return run, _read(path), journal(path)
         except BaseException:
             run.close()
             raise
@@ -243,10 +244,16 @@ class RunFolder:
 
 
 def read(path: Path) -> RunRecord:
-    """Read a run back from its folder. A run that was cut off is read as far as it was written.
+    """Read a run back from its folder, each guest on the vm_host that it told where none was declared.
 
-    Raises UsageError when the folder holds no run or one of its files cannot be understood, naming it.
+    A run that was cut off is read as far as it was written. Raises UsageError when the folder holds no run or one of its files
+    cannot be understood, naming it.
     """
+    return vm_hosts.placed(_read(path))
+
+
+def _read(path: Path) -> RunRecord:
+    """As it was written."""
     if not (path / "run.json").is_file():
         raise UsageError(f"{path} is not a run folder: it holds no run.json")
     head = _understood(path / "run.json", _HEAD.validate_json)
