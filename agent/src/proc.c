@@ -41,6 +41,7 @@ bool proc_numbers(const char *text, uint64_t *numbers, size_t count)
 	const char *end;
 
 	for (size_t i = 0; i < count; i++) {
+		text += strspn(text, " -"); /* of a process without a terminal one is -1; nobody asks for that */
 		numbers[i] = calyx_number(text, &end);
 		if (end == text)
 			return false;

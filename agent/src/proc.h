@@ -19,7 +19,7 @@ struct proc_stat {
 	uint64_t user_ns, system_ns, children_user_ns, children_system_ns;
 };
 
-/* Reads `count` unsigned decimal numbers parted by blanks; false when there are fewer. */
+/* Reads `count` decimal numbers parted by blanks, without their signs; false when there are fewer. */
 bool proc_numbers(const char *text, uint64_t *numbers, size_t count);
 int proc_stat(pid_t pid, struct proc_stat *stat);
 /* Descendants of root, without root, and without zombies when `living`; how many there are in pids. */

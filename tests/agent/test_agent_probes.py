@@ -58,7 +58,7 @@ def test_the_floor_is_the_engines_own_share(agent: AgentProcess) -> None:
     """NOPs through the same loop: many of them, each far below a millisecond, with the set-up that took effect."""
     floor = agent.ask("floor", "floor")
     assert floor["ios"] > 1000
-    assert 0 < floor["ns_per_io"] == 200_000_000 // floor["ios"]
+    assert 0 < floor["ns_per_io"] <= 200_000_000 // floor["ios"]
     assert 0 < floor["p50_ns"] <= floor["p99_ns"] < 1_000_000
     assert floor["setup"]["took"] in ("defer", "coop", "plain")
     assert floor["clock"]["cost_ns"] > 0
