@@ -99,6 +99,13 @@ def test_the_gap_of_a_lifetime_is_looked_at_in_a_moment() -> None:
     assert found[-1] == at("2026-06-01T12:00")
 
 
+@pytest.mark.parametrize(
+    ("cron", "count"), [("30 2 * * *", 365), ("0 0 1 * *", 12), ("* * * * *", 525_600), ("* * * * * *", 31_536_000)]
+)
+def test_how_often_a_year_is_told_also_of_what_is_due_each_second(cron: str, count: int) -> None:
+    assert times.Times(cron, "Europe/Berlin").in_a_year(at("2026-06-01T12:00")) == pytest.approx(count, rel=0.01)
+
+
 def test_what_is_written_wrongly_is_told_with_an_example() -> None:
     for cron, zone, says in (
         ("30 2 * *", "UTC", "write minute, hour"),

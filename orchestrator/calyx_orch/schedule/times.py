@@ -18,6 +18,7 @@ from cronsim import CronSim, CronSimError
 from calyx_orch.errors import UsageError
 
 YEAR_S = 365 * 86400
+COUNTED = 10_000
 LISTED = 32  # so many of the missed times are recorded, the newest
 LOOK_BACK_S = (
     3600.0,
@@ -60,8 +61,15 @@ class Times:
         return found
 
     def in_a_year(self, now_s: float) -> int:
-        """How often it is due in the year to come."""
-        return sum(1 for _ in itertools.takewhile(lambda due_s: due_s <= now_s + YEAR_S, self.after(now_s)))
+        """How often it is due in the year to come; of what is due more than COUNTED times an estimate by the first of them."""
+        until_s, last_s = now_s + YEAR_S, now_s
+        for count, due_s in enumerate(self.after(now_s)):
+            if due_s > until_s:
+                return count
+            if count == COUNTED:
+                return round(COUNTED * YEAR_S / (last_s - now_s))
+            last_s = due_s
+        return 0
 
     def local(self, at_s: float) -> str:
         """A time as people of that zone write it, `2026-03-29 03:00 CEST`."""
