@@ -76,20 +76,20 @@ def parse_rate(text: str) -> int:
         raise ValueError(f"{_shown(text)} is no rate: write it as 200MB/s or 1GiB/s") from None
 
 
-def parse_percent(text: str) -> float:
-    """The fraction (0..1) of a percentage such as `80%`. ValueError: not that syntax, or above 100 %."""
-    number, unit = _split(text, "percentage", "80%")
+def parse_percent(text: str, *, example: str = "80%", most: float | None = 1.0) -> float:
+    """The fraction of a percentage such as `80%`, at most `most` (None: of any size). ValueError: not that syntax, or above."""
+    number, unit = _split(text, "percentage", example)
     if unit != "%":
-        raise ValueError(f"{_shown(text)} is no percentage: write it as 80%")
-    if number > 100:
-        raise ValueError(f"{_shown(text)} is above 100%")
+        raise ValueError(f"{_shown(text)} is no percentage: write it as {example}")
+    if most is not None and number > 100 * most:
+        raise ValueError(f"{_shown(text)} is above {100 * most:g}%")
     return float(number / 100)
 
 
 def parse_share(text: str) -> float:
     """The fraction (0..1) of `2%` or `0.02`. ValueError: neither, or above 1."""
     if "%" in text:
-        return parse_percent(text)
+        return parse_percent(text, example="2%")
     if not re.match(FRACTION_PATTERN, text.strip(), re.ASCII):
         raise ValueError(f"{_shown(text)} is no share: write it as 0.02 or 2%")
     return float(text)

@@ -46,6 +46,16 @@ def test_help_shows_every_word_that_is_written(verb: str) -> None:
         assert text in " ".join(shown.split()), text
 
 
+@pytest.mark.parametrize("verb", [[], *([name] for name in verbs()), ["schedule", "add"]])
+def test_help_shows_no_type_behind_a_flag(verb: list[str]) -> None:
+    """There is nothing to write behind it; what does take a value still says which."""
+    shown = CliRunner().invoke(cli.app, [*verb, "--help"], env={"COLUMNS": "240", "NO_COLOR": "1"}).output
+    assert "--help" in shown
+    assert "bool" not in re.sub(r"--direct +BOOL", "", shown).lower()
+    if verb == ["run"]:
+        assert re.search(r"--seed +N ", shown)
+
+
 @pytest.mark.parametrize(
     ("words", "chosen"),
     [
@@ -156,3 +166,10 @@ def test_the_result_of_a_run_is_told_again_as_json(folder: Path) -> None:
 def test_the_defaults_of_reaching_are_left_to_the_inventory() -> None:
     """Nothing said is nothing written."""
     assert command.Reached().settings() == {}
+
+
+def test_a_percentage_that_is_none_is_shown_what_one_looks_like() -> None:
+    """As one would write this limit; a latency may be allowed to double and more."""
+    with pytest.raises(UsageError, match=r"--max-regression 5: '5' is no percentage: write it as 5%"):
+        CliRunner().invoke(cli.app, [*GUEST, "--max-regression", "5"], catch_exceptions=False)
+    assert CliRunner().invoke(cli.app, [*GUEST, "--max-regression", "150%"], catch_exceptions=False).exit_code == 0

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from calyx_orch import __version__
 
+
+class Verbs(TyperGroup):
+    """A group of verbs whose `--help` shows flags without a type: there is nothing to write behind `--quiet`."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb of that name."""
+        verb = super().get_command(ctx, cmd_name)
+        if verb is not None:
+            _untyped(verb.get_params(ctx))
+        return verb
+
+    def get_params(self, ctx: Any) -> Any:
+        """Its own options."""
+        return _untyped(super().get_params(ctx))
+
+
+def _untyped(parameters: list[Any]) -> list[Any]:
+    for one in parameters:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return parameters
+
+
 app = typer.Typer(
     name="calyx-orch",
+    cls=Verbs,
     help="Benchmark the disks of many Linux guests at once, beside fio, and compare guests and VM hosts.",
     no_args_is_help=True,
     add_completion=False,

@@ -131,7 +131,8 @@ def run(
         limits=_limits(budget, against, max_regression, junit, store),
     )  # fmt: skip
     if resume is not None:
-        fixed = (guest, target, limit, workload, jobs, repetitions, seed, out, recalibrate, dry_run)
+        reached = (key, known_hosts, host_key_policy, ssh_config, jump)
+        fixed = (guest, target, limit, workload, jobs, repetitions, seed, out, recalibrate, dry_run, *reached)
         _resume(resume, inventory, options, is_narrowed=any(value not in (None, [], False) for value in fixed))
     named = _named(
         inventory, guest, target, workload, key=tuple(key or ()), known_hosts=known_hosts,
@@ -148,7 +149,7 @@ def _limits(
     from calyx_orch.commands import judging
 
     try:
-        allowed = units.parse_percent(max_regression)
+        allowed = units.parse_percent(max_regression, example="5%", most=None)  # a latency may more than double
     except ValueError as error:
         raise UsageError(f"--max-regression {max_regression}: {error}") from error
     return judging.Limits(tuple(budget or ()), against, allowed, junit, store, index=True)
@@ -160,7 +161,9 @@ def _resume(folder: Path, inventory: str | None, options: Any, *, is_narrowed: b
 
     if is_narrowed:
         raise UsageError(
-            "--resume goes on with the plan of the run: of the other options only --json, --quiet and --allow-growth go with it"
+            "--resume goes on with the plan of the run, and its guests are reached as INVENTORY says, or its own copy: of the other "
+            "options only --json, --quiet, --allow-growth and what comes after a run (--budget, --against, --max-regression, "
+            "--junit, --store) go with it"
         )
     raise typer.Exit(command.resume(folder, inventory, options))
 

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from calyx_orch.cli.app import EXIT_CODES
+from calyx_orch.cli.app import EXIT_CODES, Verbs
 from calyx_orch.cli.app import app as root
 from calyx_orch.cli.words import JsonWord, StoreWord
 from calyx_orch.errors import UsageError
 
 app = typer.Typer(
     name="schedule",
+    cls=Verbs,
     help="Run inventories by themselves, night by night, and say when something changed.",
     no_args_is_help=True,
 )
@@ -182,6 +183,23 @@ def history(
     from calyx_orch.commands import schedule as command
 
     raise typer.Exit(command.history(name, limit=limit, store=store, as_json=json_))
+
+
+@app.command()
+def report(
+    name: NameWord,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page to write (default: NAME.html where its runs are).")
+    ] = None,
+    dashboard: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A dashboard YAML instead of the packaged one.")
+    ] = None,
+    store: StoreWord = None,
+) -> None:
+    """Draw the page of a schedule: coverage of nights, trends with incidents, last night's table. Each night draws it, too."""
+    from calyx_orch.commands import schedule as command
+
+    raise typer.Exit(command.report(name, out=out, dashboard=dashboard, store=store))
 
 
 @app.command()

@@ -25,7 +25,10 @@ Pairs = Sequence[tuple[str, str | int]]
 MESSAGES_HELD_MAX = 1_000
 ANSWER_BYTES_MAX = 128 << 20  # what one question may bring: a guest that sends more is closed
 PROBES_FEWEST = 5
-QUICK_TRIP_NS = 250_000  # bounds an offset to an eighth of a millisecond: what more probes would gain, no start line has
+QUICK_TRIP_NS = (
+    250_000  # bounds an offset to an eighth of a millisecond: what more probes would gain, no start line has
+)
+END_KNOWN_WITHIN_S = 2.0  # after a write that found the channel closed: its reader has read to the end, and why
 MESSAGE_BYTES = 1_024  # what a message without a document is counted as, at least
 
 
@@ -122,8 +125,13 @@ class Session:
         return tuple(found)
 
     async def send(self, verb: str, pairs: Pairs = ()) -> None:
-        """Send one line. Raises AgentError when the channel is gone."""
-        await self.agent.send(verb, pairs)
+        """Send one line. Raises AgentError when the channel is gone, with the agent's end where that is known or told soon."""
+        try:
+            await self.agent.send(verb, pairs)
+        except AgentError as error:
+            if self._reader is not None:
+                await asyncio.wait({self._reader}, timeout=END_KNOWN_WITHIN_S)
+            raise AgentError(self._end or str(error), step=error.step) from error
 
     async def next(self, timeout_s: float) -> Arrival:
         """The next message that is no beat; documents are put aside. Raises AgentError at the end or when time is up."""
