@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "calyx/text.h"
+#include "facts.h"
 #include "protocol.h"
 
 /* Page 0x80 of a SCSI device: four bytes of header, then its serial number. */
@@ -121,6 +122,39 @@ int device_find(const char *written, struct device *device, char *why)
 	read_serial(device->sysfs, device->serial);
 	device->size_bytes = place_attribute(device->sysfs, "size", path) ? calyx_number(path, NULL) * 512 : 0;
 	return 0;
+}
+
+static void write_first(struct json *json, const char *key, const char *sysfs, const char *name, const char *other)
+{
+	char text[PLACE_TEXT];
+
+	json_text(json, key,
+		  (place_attribute(sysfs, name, text) && *text) || (place_attribute(sysfs, other, text) && *text)
+			  ? text
+			  : NULL);
+}
+
+void device_write_disk(struct json *json, const char *sysfs)
+{
+	char text[PLACE_TEXT];
+
+	json_key(json, "disk");
+	if (!sysfs) {
+		json_null(json, NULL);
+		return;
+	}
+	json_object(json);
+	facts_write_text(json, "number", sysfs, "dev");
+	if (place_attribute(sysfs, "size", text))
+		json_u64(json, "size_bytes", calyx_number(text, NULL) * 512);
+	else
+		json_null(json, "size_bytes");
+	read_serial(sysfs, text);
+	json_text(json, "serial", *text ? text : NULL);
+	write_first(json, "wwid", sysfs, "wwid", "device/wwid");
+	write_first(json, "uuid", sysfs, "dm/uuid", "md/uuid");
+	facts_write_text(json, "backing_file", sysfs, "loop/backing_file");
+	json_object_end(json);
 }
 
 void device_write(struct json *json, const char *written)

@@ -57,6 +57,9 @@ int device_hold(struct device_holds *holds, const struct device *device, uint64_
  * -errno with a sentence in why. */
 int64_t device_is_held(const struct device_holds *holds, const char *path, char *why);
 void device_let_go(struct device_holds *holds);
+/* The object `disk` of a path's facts: which disk it is. `sysfs` is its directory, NULL: there is none, and it is null.
+ */
+void device_write_disk(struct json *json, const char *sysfs);
 /* The object `block` of a path's facts: null where it is no block device. */
 void device_write(struct json *json, const char *written);
 

@@ -19,7 +19,9 @@
 static void write_mount(struct json *json, const char *path)
 {
 	struct mount *mount = malloc(sizeof(*mount));
+	char uuid[PLACE_TEXT];
 
+	json_text(json, "fs_uuid", place_fs_uuid(path, uuid) ? uuid : NULL);
 	if (mount && place_mount(path, mount)) {
 		json_bool(json, "is_fuse", !strncmp(mount->type, "fuse", 4));
 		json_text(json, "fs_type", mount->type);
@@ -92,6 +94,7 @@ static void write_disk(struct json *json, const char *path)
 		facts_write_number(json, "queue_depth", sysfs, "queue/nr_requests");
 	facts_write_text(json, "model", sysfs, "device/model");
 	facts_write_number(json, "io_poll", sysfs, "queue/io_poll");
+	device_write_disk(json, known ? sysfs : NULL);
 }
 
 /* "" when files can be made there, else why not. */

@@ -22,6 +22,9 @@ bool place_mount(const char *path, struct mount *mount);
 bool place_disk(const char *path, char sysfs[PATH_MAX]);
 /* Does the data of an existing path lie in memory (tmpfs, ramfs, an overlay or a loop device on them, a RAM disk)? */
 bool place_is_ram(const char *path);
+/* The number of the file system of an existing directory, in hex: its uuid, or what statfs makes of it. False when it
+ * has none that lasts (a file system of another machine, an unmounted place). */
+bool place_fs_uuid(const char *path, char text[PLACE_TEXT]);
 /* What gives the bytes of removed files back to a thin disk: online, fstrim, none; NULL when that is not known. */
 const char *place_discard(const char *path, const struct mount *mount);
 /* A small file below a directory of /sys, without its newline. False when it cannot be read. */
