@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from calyx_orch import inventory, sources, workloads
+from calyx_orch.inventory.schema import GuestSettings
 from calyx_orch.model import Inventory, TransportKind
 
 PROGRAM = Path(__file__).parent.parent.parent / "inventories" / "from_ansible"
@@ -147,6 +149,32 @@ def test_variables_beside_the_inventory(tmp_path: Path) -> None:
     written(tmp_path, "host_vars/y.yaml", "ansible_user: own\n")
     fleet, _ = run(written(tmp_path, "hosts.ini", "[g]\nx\ny\n"), "--target", "/d")
     assert [(one.connection.user, one.connection.port) for one in fleet.guests] == [("all", 2201), ("own", 2201)]
+
+
+def test_every_key_that_a_guest_may_have_is_taken_over() -> None:
+    """The program knows nothing of ours, so its list is held against the schema."""
+    source = PROGRAM.read_text(encoding="utf-8")
+    (keys,) = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "KEYS"
+    ]
+    assert sorted(keys) == sorted(GuestSettings.model_fields)
+
+
+def test_nothing_named_calyx_is_dropped_in_silence(tmp_path: Path) -> None:
+    """Root and the dead man's time arrive; what no guest has is told once; root for Ansible's tasks is not root here."""
+    text = '[g]\nx calyx_become="sudo -n" ansible_become=true\ny ansible_become=true ansible_become_password=hunter2\n'
+    text += "[g:vars]\ncalyx_dead_man=30s\ncalyx_vmhost=hv1\ncalyx_colour=red\n"
+    fleet, said = run(written(tmp_path, "hosts", text), "--target", "/d")
+    x, y = fleet.guests
+    assert (x.become, y.become, x.dead_man_s, y.dead_man_s) == (("sudo", "-n"), (), 30.0, 30.0)
+    assert said.splitlines() == [
+        "from_ansible: y: ansible_become_password left out: there are no passwords here, log in by key",
+        'from_ansible: y: ansible_become left out: calyx_become="sudo -n" starts the agent as root',
+        "from_ansible: 2 hosts: calyx_colour left out: a guest has no key of that name",
+        "from_ansible: 2 hosts: calyx_vmhost left out: a guest has no key of that name (did you mean calyx_vm_host?)",
+    ]
 
 
 def test_it_is_a_source_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
