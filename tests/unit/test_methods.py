@@ -23,6 +23,8 @@ SECTIONS = {
     rows.FairnessRow: "Fairness",
     rows.PartsRow: "Variance",
     rows.SteadyRow: "Steady state",
+    rows.DensityRow: "Density",
+    rows.CarriedRow: "Guests that a place carries",
 }
 
 TABLES = {

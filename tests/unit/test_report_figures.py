@@ -34,11 +34,12 @@ def legend_of(figure: Any) -> list[str]:
     return [trace.name for trace in figure.data if trace.showlegend]
 
 
-def test_there_are_the_eight_figures_and_each_has_options_with_defaults() -> None:
+def test_there_are_the_nine_figures_and_each_has_options_with_defaults() -> None:
     assert figures.names() == (
         "calyx_vs_fio",
         "cpu_split",
         "cv_by_guest",
+        "density",
         "interference",
         "latency_distribution",
         "p99_by_guest",

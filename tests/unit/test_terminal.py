@@ -302,6 +302,8 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
         "fairness",
         "parts",
         "steady",
+        "density",
+        "carried",
         "sentence",
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calyx_orch.analysis.rounds import Figures, Played
-from calyx_orch.model import Measurement, Round, RunRecord
+from calyx_orch.model import LoadMode, Measurement, Round, RunRecord
 
 Key = tuple[str, str, str, str]  # target, workload, engine, load
 
@@ -35,7 +35,7 @@ class Cell:
 
 def key_of(round_: Round) -> Key:
     """The key under which a round is summed up."""
-    return (round_.target, round_.workload.name, round_.engine, str(round_.load))
+    return (round_.target, round_.workload.name, round_.engine, round_.load_name)
 
 
 def keys_of(record: RunRecord) -> tuple[Key, ...]:
@@ -46,7 +46,8 @@ def keys_of(record: RunRecord) -> tuple[Key, ...]:
     inventory = record.plan.inventory
     workloads = [workload.name for workload in inventory.workloads]
     targets = list(dict.fromkeys(target.name for guest in inventory.guests for target in guest.targets))
-    loads = [str(load) for load in inventory.load]
+    loads = [str(load) for load in inventory.load if load is not LoadMode.DENSITY]
+    loads += [f"{LoadMode.DENSITY} {level}" for level in sorted({one.density for one in record.plan.rounds} - {0})]
 
     def place(known: Sequence[str], name: str) -> int:
         return known.index(name) if name in known else len(known)

@@ -35,7 +35,7 @@ PATH_FACTS = {
     "queue_depth": "queue depth",
     "rotational": "rotational",
 }
-NOT_THE_IO = frozenset({"name", "seed", "find"})  # fields of a workload that leave its I/O what it is
+NOT_THE_IO = frozenset({"name", "seed", "find", "guests_at"})  # fields of a workload that leave its I/O what it is
 CHOSEN = frozenset({"setup", "refill", "buffers"})  # these are told as the set-up that took effect
 NOT_THE_SETUP = frozenset({"requested", "why", "seed", "data_seed", "poller_cpus", "command"})  # of what took effect
 VALUES_MAX = 3

@@ -62,7 +62,7 @@ def ended(
     return Conditioned(
         workload=first.workload.name,
         target=first.target,
-        load=str(first.load),
+        load=first.load_name,
         guests=first.guests,
         rounds=done,
         is_steady=is_steady,

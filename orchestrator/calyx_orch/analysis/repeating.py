@@ -30,7 +30,7 @@ class Cell:
 
 def cell_of(round_: Round) -> Cell:
     """The cell of a round. `guests` are those of the plan: an engine that some guests lack has a cell with the others'."""
-    return Cell(round_.workload.name, round_.target, str(round_.load), round_.guests)
+    return Cell(round_.workload.name, round_.target, round_.load_name, round_.guests)
 
 
 def half_width(values: Sequence[float]) -> float | None:

@@ -274,6 +274,46 @@ class SteadyRow:
 
 
 @dataclass(frozen=True)
+class DensityRow:
+    """One vm_host or storage (`scope`) with so many of its guests at once; `kept` is a guest's throughput / that with the fewest.
+
+    `holds` is whether the budget of `find: guests_at` held; None without one, or with too few samples.
+    """
+
+    scope: str
+    name: str
+    target: str
+    workload: str
+    engine: str
+    load: str
+    guests: int
+    throughput_bytes_per_s: float
+    throughput_per_guest: float
+    p99_ns: int | None
+    kept: float | None
+    budget: str | None
+    holds: bool | None
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CarriedRow:
+    """How many guests a vm_host or storage carries within a budget: the most that held, the fewest that broke (None: none did)."""
+
+    scope: str
+    name: str
+    target: str
+    workload: str
+    engine: str
+    budget: str
+    guests_held: int | None
+    guests_broke: int | None
+    guests_most: int
+    why: str
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DoubtRow:
     """One rule that struck: its label at its worst, a sentence, a remedy, on which guests, and in how many measurements."""
 
@@ -299,3 +339,5 @@ class Summary:
     fairness: tuple[FairnessRow, ...] = ()
     parts: tuple[PartsRow, ...] = ()
     steady: tuple[SteadyRow, ...] = ()
+    density: tuple[DensityRow, ...] = ()
+    carried: tuple[CarriedRow, ...] = ()

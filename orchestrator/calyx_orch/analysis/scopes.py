@@ -21,7 +21,9 @@ from calyx_orch.analysis.sides import UNKNOWN, Side, Unit, fullest, of_run, unit
 from calyx_orch.model import Histogram, RunRecord, Workload
 
 SCOPES = ("fleet", "vm_host", "storage", "guest")
-NOT_THE_IO = frozenset({"name", "seed", "find", "setup", "refill", "buffers"})  # what took effect is told apart
+NOT_THE_IO = frozenset(
+    {"name", "seed", "find", "guests_at", "setup", "refill", "buffers"}
+)  # what took effect is told apart
 IDENTITY = (
     "arch",
     "cpus",

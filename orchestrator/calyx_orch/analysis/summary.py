@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from calyx_orch.analysis import bootstrap, comparisons, fleet, rounds, steadiness, tails, validity, variation
+from calyx_orch.analysis import bootstrap, comparisons, density, fleet, rounds, steadiness, tails, validity, variation
 from calyx_orch.analysis import places as of_places
 from calyx_orch.analysis.cells import Cell, cells_of
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played
 from calyx_orch.analysis.rows import (
+    CarriedRow,
+    DensityRow,
     DoubtRow,
     FairnessRow,
     FleetPairRow,
@@ -34,6 +36,8 @@ from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import Measurement, RunRecord
 
 __all__ = [
+    "CarriedRow",
+    "DensityRow",
     "DoubtRow",
     "FairnessRow",
     "FleetPairRow",
@@ -58,6 +62,7 @@ def summarise(record: RunRecord) -> Summary:
     guests = tuple(_guest_row(cell, of[cell.guest, cell.key]) for cell in cells)
     labels = {cell.key: cell.labels for cell in cells}
     pairs = tuple(comparisons.pair_rows(cells))
+    levels = density.density_rows(record, fleets)
     return Summary(
         guests=guests,
         fleet=tuple(row for one in fleets if (row := fleet.fleet_row(one, labels[one.key])) is not None),
@@ -68,6 +73,8 @@ def summarise(record: RunRecord) -> Summary:
         doubts=(*_doubt_rows(played), *filter(None, [comparisons.place_doubts(pairs)])),
         fairness=tuple(of_places.fairness_rows(record, fleets)),
         steady=tuple(steadiness.rows(cells, fleets)),
+        density=tuple(levels),
+        carried=tuple(density.carried_rows(levels)),
         parts=tuple(of_places.parts_rows(record, fleets)),
     )
 

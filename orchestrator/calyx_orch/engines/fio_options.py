@@ -24,7 +24,7 @@ BY_BLOCK = ("zipf", "pareto", "normal")
 
 def no_equal(ioengine: str, workload: Workload) -> str | None:
     """Why fio with this ioengine (io_uring, libaio, psync) does not make the same I/O as calyx; None when it does."""
-    if workload.find is not None:
+    if workload.find is not None or workload.guests_at is not None:
         return "a search is made by calyx alone"
     if workload.is_open_loop:
         return (

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,6 +36,7 @@ from calyx_orch.model import (
 from calyx_orch.names import is_workload
 
 PROBLEMS_SHOWN_MAX = 200
+NO_FILES = frozenset({"stdin", "--guest"})  # sources that no store can know again
 _REFUSALS = {
     **WORKLOAD_REFUSALS,
     "hosts": "a guest is one virtual machine that is measured, a vm_host the machine it runs on: name them under guests: and vm_hosts:",
@@ -70,9 +72,11 @@ def parse(text: str, *, source: str, base_dir: str, presets: Mapping[str, str]) 
         name=model.name or _stem(source), guests=guests, workloads=workloads,
         vm_hosts=fleet.places("vm_hosts"), storage=fleet.places("storage"),
         baselines=_baselines(model), **_repetitions(model), precondition=_precondition(model),
-        load=tuple(LoadMode(mode) for mode in dict.fromkeys(model.load)),
+        load=tuple(dict.fromkeys(LoadMode(one) if isinstance(one, str) else LoadMode.DENSITY for one in model.load)),
+        density=tuple(level for one in model.load if not isinstance(one, str) for level in one.density),
         impact=_impact(model), policy=_policy(model), settle_s=model.settle, stagger_s=model.stagger,
         lost_time_probe_s=model.lost_time_probe, seed=model.seed, source=source, text=text, allow_psync=model.allow_psync,
+        origin="" if source in NO_FILES else posixpath.join(base_dir, posixpath.basename(source)),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
 from calyx_orch import units
+from calyx_orch.inventory import words
 from calyx_orch.inventory.values import (
     BY_ID,
     AgentDir,
@@ -300,6 +301,12 @@ class PreconditionSettings(Strict):
     workloads: Many[Text] | None = Field(default=None, description="names; default: those that write")
 
 
+class DensitySettings(Strict):
+    """How many guests of each vm_host run at once: level after level."""
+
+    density: Many[Annotated[int, parsed(words.density), WithJsonSchema(words.DENSITY_SCHEMA)]]
+
+
 class UntilSettings(Strict):
     """What makes further blocks needless."""
 
@@ -366,6 +373,9 @@ Repetitions = Annotated[
     Discriminator(_word_or_mapping),
 ]
 Load = Literal["together", "per_domain", "alone", "staggered"]
+LoadChoice = Annotated[
+    Annotated[Load, Tag("(word)")] | Annotated[DensitySettings, Tag("(mapping)")], Discriminator(_word_or_mapping)
+]
 
 
 class InventoryDocument(Strict):
@@ -386,7 +396,7 @@ class InventoryDocument(Strict):
         default=3,
         description="blocks, in each of which every engine has its balanced turns; or until an interval is narrow",
     )
-    load: Many[Load] = Field(default=["together"])
+    load: Many[LoadChoice] = Field(default=["together"])
     precondition: PreconditionSettings | None = None
     impact: ImpactSettings | None = None
     policy: PolicyChoice = "continue"

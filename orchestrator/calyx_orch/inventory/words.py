@@ -16,14 +16,16 @@ ZONES_MAX = 64
 BLOCK_BYTES_MAX = 64 * units.MIB
 DISTRIBUTION_PATTERN = r"^(random|uniform|zipf(:[0-9.]+)?|pareto(:[0-9.]+)?|normal(:[0-9.]+)?|zoned(:[0-9]+/[0-9]*)+)$"
 CPUS_PATTERN = r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$"
-FIND_PATTERN = r"^iops_at\s+['\"]?(p[0-9]+(\.[0-9]+)?|mean)\s*<\s*[0-9.]+\s*(us|ms|s)['\"]?$"
+FIND_PATTERN = r"^(iops|guests)_at\s+['\"]?(p[0-9]+(\.[0-9]+)?|mean)\s*<\s*[0-9.]+\s*(us|ms|s)['\"]?$"
+
+DENSITY_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 99999}, {"const": "all"}]}
 
 Split = tuple[tuple[int, int], ...]
 _PERCENT = re.compile(r"^[0-9]{1,3}$", re.ASCII)
 _NUMBER = re.compile(r"^[0-9]+(\.[0-9]+)?$", re.ASCII)
 _THINKTIMES_US = {"": 1, "us": 1, "usec": 1, "ms": 1000, "msec": 1000, "s": 1_000_000}
 _BUDGET = re.compile(
-    r"^iops_at\s+(p[0-9]{1,2}(?:\.[0-9]{1,3})?|mean)\s*<\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)$", re.ASCII
+    r"^(?:iops|guests)_at\s+(p[0-9]{1,2}(?:\.[0-9]{1,3})?|mean)\s*<\s*([0-9]+(?:\.[0-9]+)?)\s*(us|ms|s)$", re.ASCII
 )
 # What fio takes when the shape is not said.
 _SHAPES = {"zipf": "1.1", "pareto": "0.2", "normal": "0"}
@@ -155,7 +157,16 @@ def find(written: str) -> str:
         raise ValueError(f"{written!r} is nothing to find: write iops_at 'p99<2ms' (p50 p95 p99.9 ..; us, ms or s)")
     if Fraction(match[2]) == 0 or (match[1].startswith("p") and float(match[1][1:]) <= 0):
         raise ValueError(f"{written!r}: nothing is below 0")
-    return f"iops_at {match[1]}<{match[2]}{match[3]}"
+    return f"{text.split()[0]} {match[1]}<{match[2]}{match[3]}"
+
+
+def density(written: str) -> int:
+    """A number of guests of a vm_host; 0 for `all`."""
+    if written.strip() == "all":
+        return 0
+    if not re.match(r"^[1-9][0-9]{0,4}$", written.strip(), re.ASCII):
+        raise ValueError(f"{written[:40]!r} is no number of guests: write 1, 2, 4 or all")
+    return int(written)
 
 
 def budget(found: str) -> tuple[float | None, int]:

@@ -142,6 +142,8 @@ class Expansion:
         if "bssplit" in fields:
             fields["bssplit"], fields["bssplit_write"] = fields["bssplit"]
             fields["bs_bytes"] = max(size for side in chosen["bssplit"] for size, _ in side)
+        if fields.get("find", "").startswith("guests_at "):
+            fields["guests_at"] = fields.pop("find").removeprefix("guests_at ")
         base, suffixed = settings.name, varied
         if base is None:
             split = chosen.get("bssplit")

@@ -18,6 +18,7 @@ class LoadMode(StrEnum):
     PER_DOMAIN = "per_domain"
     ALONE = "alone"
     STAGGERED = "staggered"
+    DENSITY = "density"
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Inventory:
     baselines: Baselines = Baselines()
     repetitions: int = 3
     load: tuple[LoadMode, ...] = (LoadMode.TOGETHER,)
+    density: tuple[int, ...] = ()  # of `load: density`: how many guests of each vm_host run at once; 0: all of them
     impact: Impact = Impact()
     policy: Policy = Policy()
     settle_s: float = 60.0  # the longest wait for the device to become idle between rounds; 0: no settling
@@ -121,8 +123,14 @@ class Inventory:
     source: str = ""
     text: str = ""
     allow_psync: bool = False  # a workload may have `setup: psync`
+    origin: str = ""  # the whole path of the file or program, by which the store knows its runs; empty: it came from neither
     until: Until | None = None  # then `repetitions` are the most
     precondition: Precondition | None = None
+
+    @property
+    def key(self) -> str:
+        """What the runs of this inventory have in common in the store: two files of one name are two inventories."""
+        return self.origin or self.source or self.name
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,12 @@ class Round:
     guests: tuple[str, ...]
     seed: int
     rate_limited: bool = False  # `workload.rate_iops` was lowered by `impact`
+    density: int = 0  # of `load: density`: how many guests of each vm_host run at once
+
+    @property
+    def load_name(self) -> str:
+        """The load as tables tell it: `together`, or `density 4`."""
+        return f"{self.load} {self.density}" if self.density else str(self.load)
 
     @property
     def number(self) -> int:

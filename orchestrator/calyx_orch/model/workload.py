@@ -81,6 +81,7 @@ class Workload:
     numa: int | None = None
     huge_pages: bool = False
     find: str | None = None
+    guests_at: str | None = None  # of `find: guests_at 'p99<2ms'`: `p99<2ms`, held against each number of guests
 
     @property
     def is_open_loop(self) -> bool:

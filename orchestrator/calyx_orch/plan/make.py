@@ -12,10 +12,11 @@ from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Until, Workload
 from calyx_orch.plan import cost, equals, precondition
-from calyx_orch.plan.order import engine_orders, guest_sets
+from calyx_orch.plan.order import density_sets, engine_orders, guest_sets
 
 CALYX = "calyx"
 ROUNDS_MAX = 1_000_000
+DENSITIES = (1, 2, 4, 8, 16, 32, 64, 128, 0)  # of `find: guests_at` where the inventory says none; 0: all
 NAMES_SHOWN = 6  # of each kind, where a name is not known
 _SEED_BITS = 48  # exact in every JSON reader, and in fio's randseed
 
@@ -30,6 +31,7 @@ class _Cell:
     part: int
     guests: tuple[Guest, ...]
     rate_limited: bool = False
+    density: int = 0
 
 
 def make(
@@ -179,8 +181,14 @@ def _cells(inventory: Inventory) -> Iterator[_Cell]:
     for workload in inventory.workloads:
         for target in workload.targets or targets:
             having = [guest for guest in inventory.guests if any(one.name == target for one in guest.targets)]
-            for load in inventory.load:
-                for part, guests in enumerate(guest_sets(having, load, inventory.impact.max_guests_per_domain)):
+            limit = inventory.impact.max_guests_per_domain
+            for load in (LoadMode.DENSITY,) if workload.guests_at is not None else inventory.load:
+                if load is LoadMode.DENSITY:
+                    if workload.find is None:  # a rate that is searched for is one of all guests
+                        for density, guests in density_sets(having, inventory.density or DENSITIES, limit):
+                            yield _Cell(workload, target, load, density, guests, density=density)
+                    continue
+                for part, guests in enumerate(guest_sets(having, load, limit)):
                     yield _Cell(workload, target, load, part, guests)
 
 
@@ -256,7 +264,7 @@ def _rounds(cells: Sequence[_Cell], engines: Mapping[str, Sequence[str]], blocks
                 yield Round(
                     index=index, block=block, workload=cell.workload, target=cell.target, engine=engine, load=cell.load,
                     guests=tuple(guest.name for guest in cell.guests), seed=_round_seed(seed, cell, block, turn),
-                    rate_limited=cell.rate_limited,
+                    rate_limited=cell.rate_limited, density=cell.density,
                 )  # fmt: skip
                 index += 1
 

@@ -44,6 +44,24 @@ def guest_sets(guests: Sequence[Guest], load: LoadMode, max_per_domain: int | No
     return _slices(domains, limit)
 
 
+def density_sets(
+    guests: Sequence[Guest], levels: Sequence[int], max_per_domain: int | None
+) -> tuple[tuple[int, tuple[Guest, ...]], ...]:
+    """(level, the first so many guests of each vm_host), from few to many; 0 stands for all.
+
+    A guest without a vm_host counts as on one with all others that have none. Levels that no vm_host reaches, or that `max_per_domain`
+    forbids, are those of as many guests as there may be.
+    """
+    hosts: dict[str | None, list[Guest]] = {}
+    for guest in guests:
+        hosts.setdefault(guest.vm_host, []).append(guest)
+    most = max(map(len, hosts.values()), default=0)
+    most = min(most, max_per_domain or most)
+    chosen = sorted({min(level or most, most) for level in levels} - {0})
+    named = {level: {one.name for of in hosts.values() for one in of[:level]} for level in chosen}
+    return tuple((level, tuple(guest for guest in guests if guest.name in named[level])) for level in chosen)
+
+
 def _williams(count: int) -> tuple[list[list[int]], list[list[int]]]:
     """The rows of a Williams design: a Latin square in zigzag order and its mirror."""
     zigzag = [(place + 1) // 2 if place % 2 else (count - place // 2) % count for place in range(count)]

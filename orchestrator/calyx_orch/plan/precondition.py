@@ -46,11 +46,19 @@ def rounds_of(cells: Sequence[Round], inventory: Inventory) -> tuple[Round, ...]
     """All rounds, by workload, target and set of guests of the first load: cell after cell. `cells` are rounds, one of each cell."""
     made: list[Round] = []
     for cell in cells:
-        if cell.load is not inventory.load[0]:
+        if cell.load is not inventory.load[0] or cell is not _fullest(cell, cells):
             continue
         for number in range(rounds_at_most(inventory, cell.workload)):
             made.append(replace(cell, index=len(made), block=number, engine=CALYX))
     return tuple(made)
+
+
+def _fullest(cell: Round, cells: Sequence[Round]) -> Round:
+    """Of a density the most guests; else the cell itself."""
+    if not cell.density:
+        return cell
+    like = [one for one in cells if (one.workload, one.target, one.load) == (cell.workload, cell.target, cell.load)]
+    return max(like, key=lambda one: one.density)
 
 
 def moved(rounds: Iterable[Round], by: int) -> tuple[Round, ...]:

@@ -25,6 +25,9 @@ LONG = frozenset(
         "interval",
         "io_uring",
         "written at most",
+        "what",
+        "changes",
+        "series",
     }
 )
 
@@ -72,7 +75,7 @@ def header(record: RunRecord) -> tuple[tuple[str, str], ...]:
         ("Inventory", inventory.source or inventory.name),
         ("Fleet", _fleet(record)),
         ("Rounds", f"{len(record.plan.rounds)} in {_blocks(inventory)}"),
-        ("Load", ", ".join(dict.fromkeys(str(round_.load) for round_ in record.plan.rounds))),
+        ("Load", ", ".join(dict.fromkeys(round_.load_name for round_ in record.plan.rounds))),
         ("Workloads", ", ".join(dict.fromkeys(_workload(round_.workload) for round_ in record.plan.rounds))),
         ("Seed", str(record.plan.seed)),
     ]

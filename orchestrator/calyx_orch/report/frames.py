@@ -32,7 +32,7 @@ class Frame:
     measurements  a row per guest and round: rates, CPU parts in percent of the guest's CPUs, CPU per I/O, skew
     histograms    a row per guest, workload, target, engine, load: the merged `histogram` of all its rounds
     series        a row per guest and round: `interval_s` and arrays `time_s` (from the start line), `bytes_per_s`, `ios_per_s`
-    guest_rows, fleet_rows, pairs, interference, steady   the rows of the Summary, field by field
+    guest_rows, fleet_rows, pairs, interference, steady, density   the rows of the Summary, field by field
     """
 
     run_id: str
@@ -49,6 +49,7 @@ class Frame:
     pairs: pd.DataFrame
     interference: pd.DataFrame
     steady: pd.DataFrame
+    density: pd.DataFrame
 
     @property
     def main_load(self) -> Load:
@@ -130,6 +131,7 @@ def frame_of(record: RunRecord, summary: Summary) -> Frame:
         pairs=_table(summary.pairs),
         interference=_table(summary.interference),
         steady=_table(summary.steady),
+        density=_table(summary.density),
     )
 
 

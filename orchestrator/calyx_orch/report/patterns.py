@@ -49,7 +49,7 @@ def _rate(one: Pattern) -> str:
     workload = one.workload
     if workload.find is not None:
         return workload.find
-    said = []
+    said = [f"guests_at {workload.guests_at}"] if workload.guests_at is not None else []
     if workload.rate_iops is not None:
         said.append(f"{workload.rate_iops} IOPS a job")
     if workload.rate_bytes_per_s is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from calyx_orch.analysis.summary import FairnessRow, PartsRow, SteadyRow
+from calyx_orch.analysis.summary import CarriedRow, DensityRow, FairnessRow, PartsRow, SteadyRow
 from calyx_orch.report import wording
 from calyx_orch.report.fields import Field
 
@@ -14,6 +14,12 @@ SUM = "sum over the guests, each in the rounds that all of them share"
 def named_doubts(names: Iterable[str]) -> str:
     """The rules that struck, by name; that the run is short stands over the whole table."""
     return ", ".join(name for name in names if name != "short")
+
+
+def _holds(row: DensityRow) -> str:
+    if row.budget is None:
+        return ""
+    return wording.NOT_AVAILABLE if row.holds is None else "yes" if row.holds else "no"
 
 
 def _window(row: SteadyRow) -> str:
@@ -77,4 +83,33 @@ STEADY: tuple[Field[SteadyRow], ...] = (
 STEADY_TEXT = (
     "By the window of SNIA: the last five rounds lie within 20 % of their mean and the line through them moves by at most 10 %; and each "
     "round by its fifths."
+)
+
+DENSITY: tuple[Field[DensityRow], ...] = (
+    Field("scope", lambda row: row.scope, is_number=False),
+    Field("name", lambda row: row.name, is_number=False),
+    Field("workload", lambda row: row.workload, is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("engine", lambda row: row.engine, is_number=False),
+    Field("at once", lambda row: str(row.guests), explanation="guests of this place that ran at once"),
+    Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), 1, explanation=SUM),
+    Field("MB/s a guest", lambda row: wording.megabytes(row.throughput_per_guest), 2),
+    Field("kept", lambda row: wording.cv(row.kept), explanation="of a guest's throughput with the fewest at once"),
+    Field("P99", lambda row: wording.latency(row.p99_ns)),
+    Field("budget", lambda row: row.budget or "", 3, is_number=False),
+    Field("holds", lambda row: _holds(row), 1, is_number=False),
+    Field("doubts", lambda row: named_doubts(row.doubts), 4, is_number=False),
+)
+
+CARRIED: tuple[Field[CarriedRow], ...] = (
+    Field("scope", lambda row: row.scope, is_number=False),
+    Field("name", lambda row: row.name, is_number=False),
+    Field("workload", lambda row: row.workload, is_number=False),
+    Field("target", lambda row: row.target, is_number=False),
+    Field("budget", lambda row: row.budget, is_number=False),
+    Field("carries", lambda row: "none" if row.guests_held is None else f"{row.guests_held} guests", is_number=False),
+    Field("broke at", lambda row: "" if row.guests_broke is None else f"{row.guests_broke} guests", 1, is_number=False),
+    Field("tried up to", lambda row: str(row.guests_most), 2),
+    Field("reason", lambda row: row.why, 3, is_number=False),
+    Field("doubts", lambda row: named_doubts(row.doubts), 4, is_number=False),
 )

@@ -33,7 +33,7 @@ __all__ = ["Column", "Field", "Table", "doubts", "header", "is_short", "of_page"
 Row = TypeVar("Row")
 AnyRow = TypeVar("AnyRow", GuestRow, FleetRow, InterferenceRow, FairnessRow, PartsRow)
 GUESTS_TOLD_MAX = 4
-SHARED = frozenset({"target", "load", "scope", "kind", "guests", "rounds", "pairs", "interval"})
+SHARED = frozenset({"side", "target", "load", "scope", "kind", "guests", "rounds", "pairs", "interval"})
 PLACES = ("storage", "vm_host")
 NOT_RUN = "not run"
 FIGURE = re.compile(r" -?[0-9.]+ (%|ms|s)$")  # at the end of a doubt's label
@@ -222,6 +222,8 @@ def of_page(record: RunRecord, summary: Summary) -> tuple[Table, ...]:
         table("fleet", "The fleet", FLEET, ordered(summary.fleet), first=True, text=FLEET_TEXT),
         table("rows", "Guest by guest", GUEST, played(summary.guests), text=not_run(summary.guests)),
         table("fairness", "How fairly places are shared", sharing.FAIRNESS, ordered(summary.fairness)),
+        table("carried", "How many guests a place carries", sharing.CARRIED, summary.carried),
+        table("density", "With more and more guests at once", sharing.DENSITY, summary.density),
         table("steady", "Steady state", sharing.STEADY, summary.steady, text=sharing.STEADY_TEXT),
         table("parts", "Where the variance lies", sharing.PARTS, ordered(summary.parts), text=sharing.PARTS_TEXT),
         table("pairs", "calyx against fio", PAIR, pairs(summary.pairs), text="Ratios calyx / fio, paired by block."),

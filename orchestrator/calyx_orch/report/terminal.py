@@ -70,6 +70,10 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
             title = _titled("places that are shared unfairly", short)
             fields = shortlist.lettered(of, sharing.FAIRNESS, lambda row: row.doubts)
             _print(console, title, fields, shortlist.unfair(summary))
+            carried = shortlist.lettered(of, sharing.CARRIED, lambda row: row.doubts)
+            _print(console, _titled("how many guests a place carries", short), carried, summary.carried[:WORST_SHOWN])
+            levels = shortlist.lettered(of, sharing.DENSITY, lambda row: row.doubts)
+            _print(console, _titled("with more guests at once", short), levels, summary.density[:WORST_SHOWN])
             unsteady, more = shortlist.unsteady(summary)
             steady = shortlist.lettered(of, sharing.STEADY, lambda row: row.doubts)
             _print(console, _titled(f"not steady{more}", short), steady, unsteady)
@@ -189,12 +193,16 @@ def _kinds(plan: Plan) -> list[tuple[str, ...]]:
     """The rounds of each kind and how many there are: workloads, targets and loads as the inventory has them, calyx before fio."""
     places = {workload.name: place for place, workload in enumerate(plan.inventory.workloads)}
     targets = {name: place for place, name in enumerate(dict.fromkeys(one.target for one in plan.measured))}
-    loads = list(plan.inventory.load)
-    counts = Counter((one.workload.name, one.target, one.load, one.engine) for one in plan.rounds)
+    first = plan.inventory.load
+    by_load = sorted(
+        plan.rounds, key=lambda one: (first.index(one.load) if one.load in first else len(first), one.density)
+    )
+    loads = list(dict.fromkeys(one.load_name for one in by_load))
+    counts = Counter((one.workload.name, one.target, one.load_name, one.engine) for one in plan.rounds)
     ordered = sorted(counts, key=lambda k: (places[k[0]], targets[k[1]], loads.index(k[2]), k[3] != "calyx", k[3]))
-    before = Counter((one.workload.name, one.target, one.load) for one in plan.conditioning)
-    made = [(*key[:2], str(key[2]), "calyx, preconditioning", f"up to {count}") for key, count in before.items()]
-    return [*made, *((*key[:2], str(key[2]), key[3], str(counts[key])) for key in ordered)]
+    before = Counter((one.workload.name, one.target, one.load_name) for one in plan.conditioning)
+    made = [(*key, "calyx, preconditioning", f"up to {count}") for key, count in before.items()]
+    return [*made, *((*key, str(counts[key])) for key in ordered)]
 
 
 _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
@@ -285,7 +293,8 @@ def _print(
     if made.text:
         console.print(Text(made.text, style="dim"))
     room = console.width
-    console.width = max(room, _needed(widths, used))  # a terminal too narrow even so breaks the lines itself
+    least = [width if made.columns[n].is_number else min(width, TEXT_WIDTH_MIN) for n, width in enumerate(widths)]
+    console.width = max(room, _needed(least, used))  # a terminal too narrow even so breaks the lines itself
     console.print(table, crop=False)
     console.width = room
     if left_out:

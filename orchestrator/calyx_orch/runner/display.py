@@ -58,7 +58,7 @@ class Display:
         what = (
             "preconditioning" if any(r.index == one.index for one in self.plan.conditioning) else f"block {r.block + 1}"
         )
-        self._label = f"{what}, {r.workload.name} on {r.target}, {r.engine}, {r.load.value}"
+        self._label = f"{what}, {r.workload.name} on {r.target}, {r.engine}, {r.load_name}"
         self._last_beat.clear()
         self._running_since.clear()
         self._heard.clear()
