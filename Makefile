@@ -23,10 +23,10 @@ PYTEST_ARGS ?=
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help build dev demo test test-slow test-qemu test-native test-native-tsan fuzz check format bench agents lab docs clean FORCE
+.PHONY: help build dev demo test test-slow test-qemu test-native test-native-tsan test-agent-asan fuzz check format bench agents lab docs clean FORCE
 
 help: ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 $(SETUP): tools/bootstrap
 	tools/bootstrap
@@ -75,6 +75,11 @@ test-native-tsan: $(SETUP) ## the C tests under TSan
 	$(CMAKE) -S . -B build/native-tsan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_AGENT=OFF -DCALYX_SANITIZE=thread
 	$(CMAKE) --build build/native-tsan
 	setarch --addr-no-randomize $(CTEST) --test-dir build/native-tsan --output-on-failure
+
+test-agent-asan: dev ## the tests of the agent with one under ASan and UBSan
+	$(CMAKE) -S . -B build/native-asan -G '$(GENERATOR)' -DCMAKE_BUILD_TYPE=Debug -DCALYX_TESTS=ON -DCALYX_SANITIZE=address,undefined
+	$(CMAKE) --build build/native-asan --target calyx-agent
+	CALYX_AGENT_BIN=$(CURDIR)/build/native-asan/calyx-agent-$(shell uname -m) $(PYTHON_VENV) -m pytest tests/agent $(PYTEST_ARGS)
 
 fuzz: ## histogram, command lines and jobs against clang's libFuzzer, FUZZ_SECONDS each
 	tools/fuzz $(FUZZ_SECONDS)
