@@ -50,12 +50,14 @@ def encode(verb: str, pairs: Iterable[tuple[str, Value]] = ()) -> bytes:
     return line
 
 
-def clean_left_over(paths: Iterable[Value], *, list_only: bool) -> bytes:
+def clean_left_over(paths: Iterable[Value], *, list_only: bool, skip: int = 0) -> bytes:
     """The `clean` that also removes (or only lists) what dead agents left in the target directories `paths`.
+
+    `skip` is `stay` of the answer before, whose `more` was true.
 
     Raises ProtocolError when they do not fit into one line.
     """
-    return encode("clean", [*(("path", path) for path in paths), ("list", int(list_only))])
+    return encode("clean", [*(("path", path) for path in paths), ("list", int(list_only)), ("skip", skip)])
 
 
 def _name(text: str) -> str:

@@ -41,7 +41,6 @@ struct outbox {
 struct agent {
 	char path[PATH_MAX], sha256[SHA256_HEX_SIZE];
 	struct record *record;
-	struct device_holds devices;
 	struct outbox outbox;
 	struct command *command; /* NULL when idle */
 };

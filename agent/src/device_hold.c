@@ -43,12 +43,12 @@ int device_hold(struct device_holds *holds, const struct device *device, uint64_
 	if (fd < 0)
 		return fd;
 	flock(fd, LOCK_EX | LOCK_NB); /* udev looks at no device that is locked */
-	*place = (struct device_hold){
-		.number = device->number,
-		.sequence = sequence_of(fd),
-		.used_bytes = used_bytes,
-		.fd = fd,
-	};
+	place->number = device->number;
+	place->sequence = sequence_of(fd);
+	place->size_bytes = device->size_bytes;
+	place->used_bytes = used_bytes;
+	memcpy(place->node, device->node, sizeof(place->node));
+	place->fd = fd; /* last: from here on the guard would make it blank */
 	return fd;
 }
 
@@ -77,11 +77,36 @@ int64_t device_is_held(const struct device_holds *holds, const char *path, char 
 	return error ? error : (int64_t)hold->used_bytes;
 }
 
+static void let_go(struct device_hold *hold, int fd)
+{
+	if (fd >= 0 && sequence_of(fd) == hold->sequence)
+		device_make_blank(fd, hold->size_bytes, hold->used_bytes);
+	if (fd >= 0)
+		close(fd);
+	hold->fd = 0;
+}
+
 void device_let_go(struct device_holds *holds)
 {
-	for (int i = 0; i < DEVICES_MAX; i++) {
+	for (int i = 0; i < DEVICES_MAX; i++)
 		if (holds->held[i].fd)
-			close(holds->held[i].fd);
-		holds->held[i] = (struct device_hold){0};
+			let_go(&holds->held[i], holds->held[i].fd);
+}
+
+void device_let_go_of_dead(struct device_holds *holds)
+{
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		struct device_hold *hold = &holds->held[i];
+		struct stat status;
+		int fd;
+
+		if (!hold->fd)
+			continue;
+		fd = open(hold->node, O_RDWR | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		if (fd >= 0 && (fstat(fd, &status) || !S_ISBLK(status.st_mode) || status.st_rdev != hold->number)) {
+			close(fd);
+			fd = -1;
+		}
+		let_go(hold, fd);
 	}
 }

@@ -170,11 +170,10 @@ static int check_signature(const struct device *device, int fd, char *why)
 
 	if (error)
 		calyx_format(why, WHY_MAX, "cannot read %.200s: %s", device->node, strerror(-error));
-	else if (found)
-		calyx_format(why, WHY_MAX,
-			     "%.200s bears %.60s: if nobody needs its content, take the signature away on the guest "
-			     "(wipefs -a %.100s)",
-			     device->node, found, device->node);
+	else if (found) {
+		calyx_format(why, WHY_MAX, "%.200s bears %.60s: ", device->node, found);
+		device_tell_way_out(device, why);
+	}
 	return error ? error : found ? -EEXIST : 0;
 }
 
@@ -209,12 +208,16 @@ int device_open(const struct device *device, int access, char *why)
 		error = check_use(device->sysfs, device->node, why);
 	if (!error)
 		error = check_partitions(device, why);
+	if (!error)
+		error = device_check_loops(device, why);
 	if (error)
 		return error;
 	fd = open_alone(device, access, why);
 	if (fd < 0)
 		return fd;
 	error = check_signature(device, fd, why);
+	if (!error)
+		error = device_check_blank(device, fd, why);
 	if (!error)
 		return fd;
 	close(fd);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calyx/engine.h"
 #include "calyx/text.h"
 #include "moment.h"
 #include "protocol.h"
@@ -67,8 +68,10 @@ int files_make_directory(struct record *record, const char *parent, uint32_t fil
 
 static int remove_entries(int directory_fd, const char *keep, int depth);
 
+/* What is mounted there stays: rmdir says so (EBUSY) before it looks for entries. */
 static int remove_entry(int directory_fd, const char *name, int depth)
 {
+	struct stat outer, inner;
 	int fd, error, refused;
 
 	if (!unlinkat(directory_fd, name, 0))
@@ -76,9 +79,17 @@ static int remove_entry(int directory_fd, const char *name, int depth)
 	refused = errno;
 	if (refused != EISDIR && refused != EPERM)
 		return -refused;
+	if (!unlinkat(directory_fd, name, AT_REMOVEDIR))
+		return 0;
+	if (errno != ENOTEMPTY && errno != EEXIST)
+		return errno == ENOTDIR ? -refused : -errno; /* EPERM of a file is the file's own */
 	fd = openat(directory_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return errno == ENOTDIR ? -refused : -errno; /* EPERM of a file is the file's own */
+		return -errno;
+	if (fstat(directory_fd, &outer) || fstat(fd, &inner) || outer.st_dev != inner.st_dev) {
+		close(fd);
+		return -EXDEV;
+	}
 	error = depth < DEPTH_MAX ? remove_entries(fd, NULL, depth + 1) : -ELOOP;
 	if (!error && unlinkat(directory_fd, name, AT_REMOVEDIR))
 		error = -errno;
@@ -143,6 +154,7 @@ static int check_empty(int directory_fd)
 			close(fd);
 		return error;
 	}
+	rewinddir(directory); /* it shares its place with others of the same open directory */
 	while (!error && (entry = readdir(directory)))
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && strcmp(entry->d_name, NOTE) &&
 		    strcmp(entry->d_name, NOTE_UNFINISHED))
@@ -156,19 +168,9 @@ static int unlink_in(int directory_fd, const char *name)
 	return unlinkat(directory_fd, name, 0) && errno != ENOENT ? -errno : 0;
 }
 
-/* The note goes last, so that whatever ends this in the middle leaves a record of the rest. */
-int files_remove_laid(int at_fd, const char *path, uint32_t files)
+/* The note goes last, so that whatever ends this in the middle leaves a record of the rest. Closes fd. */
+static int remove_emptied(int at_fd, const char *path, int fd, int error)
 {
-	int fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error = 0, failed;
-	char name[24];
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : -errno;
-	for (uint32_t i = 0; i < files; i++) {
-		calyx_format(name, sizeof(name), "job.%u", i);
-		failed = unlink_in(fd, name);
-		error = error ? error : failed;
-	}
 	if (!error)
 		error = check_empty(fd);
 	if (!error)
@@ -181,8 +183,60 @@ int files_remove_laid(int at_fd, const char *path, uint32_t files)
 	return error;
 }
 
+/* To remove what lies in it: a descriptor, or -errno. A mount point is none of ours; rmdir says so before it looks for
+ * entries. */
+static int open_made(int at_fd, const char *path)
+{
+	if (!unlinkat(at_fd, path, AT_REMOVEDIR))
+		return -ENOENT;
+	if (errno == EBUSY)
+		return -EBUSY;
+	at_fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return at_fd < 0 ? -errno : at_fd;
+}
+
+int files_remove_laid(int at_fd, const char *path, uint32_t files)
+{
+	int fd = open_made(at_fd, path), error = 0, failed;
+	char name[24];
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	for (uint32_t i = 0; i < files; i++) {
+		calyx_format(name, sizeof(name), "job.%u", i);
+		failed = unlink_in(fd, name);
+		error = error ? error : failed;
+	}
+	return remove_emptied(at_fd, path, fd, error);
+}
+
+int files_remove_dead_work(int at_fd, const char *path)
+{
+	int fd = open_made(at_fd, path), error = 0;
+	DIR *directory = fd < 0 ? NULL : fdopendir(dup(fd));
+	struct dirent *entry;
+
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	while (directory && (entry = readdir(directory))) {
+		if (!strncmp(entry->d_name, MADE_PREFIX, strlen(MADE_PREFIX)))
+			error = files_remove_laid(fd, entry->d_name, CALYX_JOBS_MAX);
+		else if (!strcmp(entry->d_name, GATE) || !strncmp(entry->d_name, FIO_LOGS, strlen(FIO_LOGS)))
+			unlinkat(fd, entry->d_name, 0);
+		if (error == -ENOTDIR)
+			error = -ENOTEMPTY;
+		if (error)
+			break;
+	}
+	if (directory)
+		closedir(directory);
+	return remove_emptied(at_fd, path, fd, error);
+}
+
 const char *files_why(int error)
 {
+	if (error == -EBUSY || error == -EXDEV)
+		return "something is mounted in it";
 	return error == -ENOTEMPTY ? "files lie in it that no agent made" : strerror(-error);
 }
 

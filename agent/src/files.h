@@ -11,12 +11,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "device.h"
 #include "json.h"
 
 #define MADE_MAX 64
 #define MADE_PREFIX ".calyx-orch-"
 #define WORK_PREFIX "calyx-work-"
 #define MADE_RANDOM 6 /* characters that mkdtemp chooses */
+#define GATE "gate"
+#define FIO_LOGS "calyx" /* as the controller begins their names */
 #define NOTE "owner"
 #define NOTE_UNFINISHED "owner.new"
 
@@ -26,8 +29,9 @@ struct record {
 	char work[PATH_MAX];
 	int work_held; /* the agent's descriptor of the note in it (owner.h); 0: none */
 	char made[MADE_MAX][PATH_MAX];
-	uint32_t made_files[MADE_MAX];	     /* how many job.N may lie in it */
-	int held[MADE_MAX];		     /* as work_held */
+	uint32_t made_files[MADE_MAX]; /* how many job.N may lie in it */
+	int held[MADE_MAX];	       /* as work_held */
+	struct device_holds devices;
 	pid_t guard;			     /* 0: none */
 	_Atomic uint64_t heard_ns, lease_ns; /* when a line came down last; 0: no lease */
 };
@@ -47,11 +51,14 @@ void files_write_failure(struct json *list, const char *path, const char *why);
 /* Removes job.0 ... job.(files-1), the note and then the directory; at_fd as in openat. What else lies in it stays, and
  * the directory and its note with it: -ENOTEMPTY. 0 or -errno, ENOENT is fine. */
 int files_remove_laid(int at_fd, const char *path, uint32_t files);
+/* The same with a work directory whose agent is dead: removes the gate, fio's logs and what was laid out in it. */
+int files_remove_dead_work(int at_fd, const char *path);
 /* Removes the agent's work directory. 0 or -errno. */
 int files_remove_work(struct record *record);
-/* -errno in words; of -ENOTEMPTY what it means here. */
+/* -errno in words; of -ENOTEMPTY and -EBUSY what they mean here. */
 const char *files_why(int error);
-/* Removes a directory with all that is in it, never following a symbolic link. 0 or -errno of the first failure. */
+/* Removes a directory with all that is in it, never following a symbolic link nor entering what is mounted there. 0 or
+ * -errno of the first failure. */
 int files_remove_tree(const char *path);
 /* Removes what is in the directory but not the directory itself, nor the note in it. */
 int files_empty(const char *path);

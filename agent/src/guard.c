@@ -53,6 +53,7 @@ static int clean_after(struct watch *watch, const char *why, int number)
 	/* Those were descriptors of another process, which took them along. */
 	memset(watch->record->held, 0, sizeof(watch->record->held));
 	watch->record->work_held = 0;
+	device_let_go_of_dead(&watch->record->devices);
 	error = files_clean(watch->record, NULL, NULL);
 	files_remove_work(watch->record);
 	calyx_say(STDERR_FILENO, "calyx-agent: %s %d; %s\n", why, number,

@@ -277,7 +277,7 @@ static void hold_program(struct hold *hold)
 /* The program is about to use a raw device, which must be the one that is held. */
 static int check_device(struct command *command, char *why)
 {
-	int64_t used = device_is_held(&command->agent->devices, line_get(&command->line, "device"), why);
+	int64_t used = device_is_held(&command->agent->record->devices, line_get(&command->line, "device"), why);
 
 	if (!used)
 		calyx_format(why, WHY_MAX, "%.300s is no block device", line_get(&command->line, "device"));
@@ -291,7 +291,7 @@ void work_hold(struct command *command)
 	char why[WHY_MAX], path[PATH_MAX + 8];
 	int error;
 
-	calyx_format(path, sizeof(path), "%s/gate", work);
+	calyx_format(path, sizeof(path), "%s/" GATE, work);
 	error = parse(&hold, why);
 	if (!error) {
 		error = gate_create(&hold.gate, path);

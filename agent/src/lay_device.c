@@ -111,7 +111,7 @@ static int hold(struct device_job *job, char *why)
 	struct record *record = job->command->agent->record;
 	const char *slash = strrchr(record->work, '/');
 	char parent[PATH_MAX], holder[WHY_MAX];
-	int fd = device_hold(&job->command->agent->devices, &job->device, job->size, why);
+	int fd = device_hold(&job->command->agent->record->devices, &job->device, job->size, why);
 
 	calyx_format(parent, sizeof(parent), "%.*s", (int)(slash - record->work), record->work);
 	if (fd == -EBUSY && owner_of_device(parent, job->owner.device, job->device.node, holder))

@@ -17,12 +17,14 @@
 #include "place.h"
 
 #define LISTS_MAX_BYTES (40 << 10) /* of one answer, which is one line */
+#define COUNT_MAX (1ull << 53)
 
 enum list { FOUND, REMOVED, FAILED, KEPT, FREED, LISTS };
 
 struct cleaning {
 	struct command *command;
 	bool list_only, more;
+	uint64_t skip, stay; /* directories that stay: of earlier answers, and of all with this one */
 	struct buffer texts[LISTS];
 	struct json lists[LISTS];
 };
@@ -83,6 +85,15 @@ static const char *why_kept(enum holder holder, const struct owner *owner, char 
 	}
 }
 
+/* Of a note, in which anything may stand; null when it is no count that all can read. */
+static void write_count(struct json *list, const char *key, uint64_t value)
+{
+	if (value <= COUNT_MAX)
+		json_u64(list, key, value);
+	else
+		json_null(list, key);
+}
+
 static void write_found(struct json *list, const char *path, const struct owner *owner, uint64_t files, uint64_t bytes)
 {
 	json_object(list);
@@ -90,8 +101,8 @@ static void write_found(struct json *list, const char *path, const struct owner 
 	json_text(list, "kind", owner->kind);
 	json_text(list, "run", owner->run);
 	json_text(list, "by", owner->by);
-	json_u64(list, "since_s", owner->since_s);
-	json_u64(list, "pid", owner->pid);
+	write_count(list, "since_s", owner->since_s);
+	write_count(list, "pid", owner->pid);
 	json_u64(list, "files", files);
 	json_u64(list, "bytes", bytes);
 	json_object_end(list);
@@ -110,15 +121,20 @@ static uint64_t take(struct cleaning *cleaning, DIR *parent, const char *name, c
 		/* Work directories of living agents are nothing to tell of: there is one beside each agent. */
 		if (!is_work || holder != HOLDER_LIVES)
 			files_write_failure(&cleaning->lists[KEPT], path, why_kept(holder, &owner, why));
+		cleaning->stay++;
 		return 0;
 	}
 	bytes = measure(dirfd(parent), name, &files);
 	write_found(&cleaning->lists[FOUND], path, &owner, files, bytes);
-	if (cleaning->list_only)
+	if (cleaning->list_only) {
+		cleaning->stay++;
 		return 0;
-	error = is_work ? files_remove_tree(path) : files_remove_laid(dirfd(parent), name, owner.files);
+	}
+	error = is_work ? files_remove_dead_work(dirfd(parent), name)
+			: files_remove_laid(dirfd(parent), name, owner.files);
 	if (error) {
 		files_write_failure(&cleaning->lists[FAILED], path, files_why(error));
+		cleaning->stay++;
 		return 0;
 	}
 	json_text(&cleaning->lists[REMOVED], NULL, path);
@@ -144,6 +160,10 @@ static uint64_t take_all(struct cleaning *cleaning, const char *directory, const
 		is_own = !strcmp(path, cleaning->command->agent->record->work);
 		if (is_own)
 			continue;
+		if (cleaning->stay < cleaning->skip) {
+			cleaning->stay++;
+			continue;
+		}
 		if (total_length(cleaning) + 2 * PATH_MAX > LISTS_MAX_BYTES) {
 			cleaning->more = true;
 			break;
@@ -210,6 +230,7 @@ static void tell(struct cleaning *cleaning)
 		buffer_free(&cleaning->texts[i]);
 	}
 	json_bool(&json, "more", cleaning->more);
+	json_u64(&json, "stay", cleaning->stay);
 	message_end(&json);
 }
 
@@ -219,7 +240,9 @@ void work_clean(struct command *command)
 	char why[WHY_MAX];
 	uint64_t list;
 
-	if (line_check(&command->line, "path* list", why) || line_number(&command->line, "list", 0, 1, &list, why)) {
+	if (line_check(&command->line, "path* list skip", why) ||
+	    line_number(&command->line, "list", 0, 1, &list, why) ||
+	    line_number(&command->line, "skip", 0, INT64_MAX, &cleaning.skip, why)) {
 		command_refuse(command, EINVAL, "%s", why);
 		return;
 	}
@@ -230,7 +253,7 @@ void work_clean(struct command *command)
 	}
 	if (!cleaning.list_only) {
 		files_clean(command->agent->record, &cleaning.lists[REMOVED], &cleaning.lists[FAILED]);
-		device_let_go(&command->agent->devices);
+		device_let_go(&command->agent->record->devices);
 	}
 	if (line_get(&command->line, "path"))
 		take_left_over(&cleaning);

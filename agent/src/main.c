@@ -210,6 +210,7 @@ static int finish(struct agent *agent, const char *why)
 			break;
 		moment_sleep_until(moment_now_ns() + MS_NS);
 	}
+	device_let_go(&agent->record->devices); /* last, since a disk that hangs holds it up */
 	/* A guard that was stopped would stay behind. */
 	if (agent->record->guard && getppid() == agent->record->guard)
 		kill(agent->record->guard, SIGCONT);

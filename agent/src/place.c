@@ -93,7 +93,7 @@ bool place_mount(const char *path, struct mount *mount)
 	return found;
 }
 
-static bool disk_of_number(dev_t device, char sysfs[PATH_MAX])
+bool place_disk_of(dev_t device, char sysfs[PATH_MAX])
 {
 	char path[PATH_MAX + 16], *slash;
 
@@ -116,13 +116,13 @@ bool place_disk(const char *path, char sysfs[PATH_MAX])
 	if (stat(path, &status))
 		return false;
 	if (S_ISBLK(status.st_mode))
-		return disk_of_number(status.st_rdev, sysfs);
-	if (major(status.st_dev) && disk_of_number(status.st_dev, sysfs))
+		return place_disk_of(status.st_rdev, sysfs);
+	if (major(status.st_dev) && place_disk_of(status.st_dev, sysfs))
 		return true;
 	/* btrfs and others number their files by a device of their own; the mount still names the block device. */
 	mount = malloc(sizeof(*mount));
 	found = mount && place_mount(path, mount) && mount->source[0] == '/' && !stat(mount->source, &status) &&
-		S_ISBLK(status.st_mode) && disk_of_number(status.st_rdev, sysfs);
+		S_ISBLK(status.st_mode) && place_disk_of(status.st_rdev, sysfs);
 	free(mount);
 	return found;
 }
@@ -163,15 +163,24 @@ static bool is_overlay_on_ram(const char *path, int depth)
 
 static bool is_disk_on_ram(const char *path, int depth)
 {
-	char sysfs[PATH_MAX], backing[PLACE_TEXT];
+	char sysfs[PATH_MAX], backing[PATH_MAX], file[PATH_MAX + 32], *slash;
 	const char *name;
 
 	if (!place_disk(path, sysfs))
 		return false;
 	name = strrchr(sysfs, '/') + 1;
-	if (!strncmp(name, "zram", 4) || !strncmp(name, "ram", 3))
+	if (!strncmp(name, "zram", 4) || !strncmp(name, "ram", 3) || !strncmp(name, "nullb", 5))
 		return true;
-	return place_attribute(sysfs, "loop/backing_file", backing) && is_ram_nested(backing, depth + 1);
+	calyx_format(file, sizeof(file), "%s/loop/backing_file", sysfs);
+	if (calyx_read_text(file, backing, sizeof(backing)) < 0)
+		return false;
+	backing[strcspn(backing, "\n")] = 0;
+	if (!strncmp(backing, "/memfd:", 7))
+		return true;
+	slash = strrchr(backing, '/');
+	if (access(backing, F_OK) && slash > backing) /* it was removed: the directory says where it lay */
+		*slash = 0;
+	return is_ram_nested(backing, depth + 1);
 }
 
 static bool is_ram_nested(const char *path, int depth)

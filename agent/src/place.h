@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define PLACE_TEXT 256
 
@@ -20,6 +21,8 @@ bool place_mount(const char *path, struct mount *mount);
 /* The directory in /sys of the whole disk below an existing path (of a partition: its parent). False when there is
  * none. */
 bool place_disk(const char *path, char sysfs[PATH_MAX]);
+/* The same of a block device's number. */
+bool place_disk_of(dev_t device, char sysfs[PATH_MAX]);
 /* Does the data of an existing path lie in memory (tmpfs, ramfs, an overlay or a loop device on them, a RAM disk)? */
 bool place_is_ram(const char *path);
 /* The number of the file system of an existing directory, in hex: its uuid, or what statfs makes of it. False when it

@@ -88,7 +88,7 @@ void work_truth(struct command *command)
 		command_refuse(command, EINVAL, "'truth' needs path=");
 		return;
 	}
-	used = device_is_held(&command->agent->devices, line_get(line, "path"), why);
+	used = device_is_held(&command->agent->record->devices, line_get(line, "path"), why);
 	error = used < 0 ? (int)used
 			 : calyx_truth_measure_device(line_get(line, "path"), (uint64_t)used, seed, &truth, why);
 	if (error)

@@ -203,7 +203,7 @@ static bool run_job(struct command *command, const struct job *told, struct caly
 static int check_devices(struct command *command, const struct calyx_job *job, char *why)
 {
 	for (uint32_t i = 0; job->devices && i < job->paths_count; i++) {
-		int64_t used = device_is_held(&command->agent->devices, job->paths[i], why);
+		int64_t used = device_is_held(&command->agent->record->devices, job->paths[i], why);
 
 		if (used < 0)
 			return (int)used;

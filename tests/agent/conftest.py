@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from agent_process import AgentProcess
+from loop_devices import Loops
 
 from calyx_agent import executables
 
@@ -68,3 +69,12 @@ def target(tmp_path: Path) -> Path:
     directory = tmp_path / "target"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture
+def loops(tmp_path: Path) -> Iterator[Loops]:
+    made = Loops(tmp_path)
+    yield made
+    for device in made.made:
+        if device:
+            subprocess.run(["losetup", "--detach", device], check=False)

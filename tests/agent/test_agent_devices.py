@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_process import AgentProcess, Message, files_below, is_gone
+from agent_process import AgentProcess, files_below, is_gone
+from loop_devices import BYTES, MIB, Loops, assert_refused, call, facts, prepare
 
 from calyx_agent import protocol
 
@@ -23,68 +24,8 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("losetup") is None, reason="loop devices need root"),
 ]
 
-MIB = 1 << 20
 MS = 1_000_000
-BYTES = 64 * MIB
 Start = Callable[..., AgentProcess]
-
-
-def call(*argv: str | Path) -> str:
-    return subprocess.run([str(one) for one in argv], check=True, capture_output=True, text=True).stdout.strip()
-
-
-class Loops:
-    """Loop devices over files of this test."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.made: list[str] = []
-
-    def make(self, *options: str, size: int = BYTES) -> Path:
-        image = self.directory / f"disk{len(self.made)}.img"
-        with image.open("wb") as file:
-            file.truncate(size)
-        self.made.append(call("losetup", *options, "--find", "--show", image))
-        return Path(self.made[-1])
-
-    def image(self, device: Path) -> Path:
-        return self.directory / f"disk{self.made.index(str(device))}.img"
-
-    def detach(self, device: Path) -> None:
-        call("losetup", "--detach", device)
-        self.made[self.made.index(str(device))] = ""
-
-
-@pytest.fixture
-def loops(tmp_path: Path) -> Iterator[Loops]:
-    made = Loops(tmp_path)
-    yield made
-    for device in made.made:
-        if device:
-            subprocess.run(["losetup", "--detach", device], check=False)
-
-
-def prepare(agent: AgentProcess, device: Path | str, **more: protocol.Value) -> Message:
-    agent.send("prepare", **({"device": device, "size": 8 * MIB, "files": 1, "destructive": 1} | more))
-    return agent.until("prepared", "refused")
-
-
-def facts(agent: AgentProcess, device: Path | str) -> dict[str, Any]:
-    found: dict[str, Any] = agent.ask("facts", "facts", path=device)["paths"][0]["block"]
-    return found
-
-
-def assert_refused(agent: AgentProcess, loops: Loops, device: Path, *words: str) -> None:
-    """By the facts and by `prepare` alike, in the same words, and not a byte of it is changed."""
-    call("sync")
-    before = device.read_bytes()
-    told = facts(agent, device)["refused"]
-    answer = prepare(agent, device)
-    assert answer["type"] == "refused"
-    for word in words:
-        assert word in told
-        assert word in answer["why"]
-    assert device.read_bytes() == before
 
 
 def test_an_empty_device_is_written_from_its_start_and_no_further(agent: AgentProcess, loops: Loops) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -178,3 +179,93 @@ def test_more_than_one_line_holds_is_asked_for_again(start: Start, target: Path)
         assert answer["removed"]
     assert 0 < rounds < 20
     assert files_below(target) == []
+
+
+def test_a_list_that_takes_more_than_one_line_is_told_page_by_page(start: Start, target: Path) -> None:
+    """What stays is skipped at the next question, so a list ends; in a cleaning it stands in nobody's way."""
+    made = left_by_the_dead(start, target, files=1)
+    for number in range(300):
+        shutil.copytree(made, target / f".calyx-orch-{number:06}")
+    for number in range(300, 600):
+        (target / f".calyx-orch-{number:06}").mkdir()  # no record: kept
+    agent = start()
+    for list_only in (True, False):
+        told: list[str] = []
+        kept: set[str] = set()
+        stay, more = 0, True
+        while more:
+            agent.send_bytes(protocol.clean_left_over([target], list_only=list_only, skip=stay))
+            answer = agent.until("cleaned")
+            told += [one["path"] for one in found(answer, "files")]
+            kept |= {one["path"] for one in answer["kept"]}
+            assert answer["stay"] > stay or answer["removed"] or not answer["more"]
+            stay, more = answer["stay"], answer["more"]
+        assert len(told) == len(set(told)) == 301
+        assert len(kept) == 300
+    assert len(files_below(target)) == 300
+
+
+def dead_work(start: Start, agent_path: Path) -> Path:
+    victim = start()
+    die(victim)
+    return Path(victim.hello["work"])
+
+
+def test_of_a_dead_agents_work_directory_only_what_agents_make_is_removed(start: Start, agent_path: Path) -> None:
+    work = dead_work(start, agent_path)
+    (work / "gate").write_text("")
+    (work / "calyx_lat.1.log").write_text("1, 2, 0, 4096, 0")
+    laid = work / ".calyx-orch-aaaaaa"
+    laid.mkdir()
+    (laid / "job.0").write_text("")
+    theirs = [work / "thesis", work / "calyx_figures"]
+    for directory in theirs:
+        directory.mkdir()
+        (directory / "chapter.tex").write_text("years of work")
+    agent = start()
+    answer = clean(agent, agent_path.parent)
+    assert answer["failed"] == [{"path": str(work), "why": "files lie in it that no agent made"}]
+    assert sorted(path.name for path in work.iterdir()) == ["calyx_figures", "owner", "thesis"]
+    for directory in theirs:
+        assert (directory / "chapter.tex").read_text() == "years of work"
+        shutil.rmtree(directory)
+    assert clean(agent, agent_path.parent)["removed"] == [str(work)]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+@pytest.mark.parametrize("place", ["thesis", ".calyx-orch-bbbbbb"])
+def test_what_is_mounted_in_a_work_directory_stays(start: Start, agent_path: Path, tmp_path: Path, place: str) -> None:
+    """A bind mount has the device number of the file system around it."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    for name in ("job.0", "gate", "owner"):
+        (precious / name).write_text("years of work")
+    living, work = start(), dead_work(start, agent_path)
+    points = [work / place, Path(living.hello["work"]) / place]
+    for point in points:
+        point.mkdir()
+        subprocess.run(["mount", "--bind", precious, point], check=True)
+    try:
+        answer = clean(start(), agent_path.parent)
+        assert [one["path"] for one in answer["failed"]] == [str(work)]
+        living.send("bye")
+        living.end()
+        assert files_below(precious) == ["gate", "job.0", "owner"]
+    finally:
+        for point in points:
+            subprocess.run(["umount", point], check=True)
+            point.rmdir()
+    assert clean(start(), agent_path.parent)["failed"] == []
+
+
+@pytest.mark.parametrize("since", ["99999999999999999999999", "9223372036854775808", "-1", "soon"])
+def test_a_note_with_an_absurd_number_hinders_nothing(start: Start, target: Path, since: str) -> None:
+    made = left_by_the_dead(start, target)
+    note = made / "owner"
+    note.write_text(re.sub("since=.*", f"since={since}", re.sub("pid=.*", f"pid={since}", note.read_text())))
+    answer = clean(start(), target)
+    (files,) = found(answer, "files")
+    assert files["since_s"] in (0, None)
+    assert files["pid"] in (0, None)
+    assert str(made) in answer["removed"]
