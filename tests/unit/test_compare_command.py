@@ -167,7 +167,7 @@ def test_a_damaged_folder_is_one_sentence_that_names_the_file(
 
 
 def test_a_run_without_measurements_compares_nothing_and_says_so(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    shutil.copytree(runs[0], tmp_path / "run")
+    shutil.copytree(runs[1], tmp_path / "run")
     (tmp_path / "run" / "measurements.jsonl").unlink()
     ended = compare(runs[0], tmp_path / "run", "--html", tmp_path / "page.html")
     assert ended.returncode == 0, ended.stderr

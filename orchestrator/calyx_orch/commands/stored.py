@@ -51,8 +51,8 @@ def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
         screen.deliver_json([asdict(row) for row in rows])
         return EXIT_FINE
     fields: tuple[Field[database.RunRow], ...] = (
-        Field("run", lambda row: row.run_id, is_number=False),
-        Field("started", lambda row: row.started_at, is_number=False),
+        Field("run", lambda row: row.run_id),  # never broken: it is copied
+        Field("started", lambda row: row.started_at[:16].replace("T", " "), is_number=False),
         Field("inventory", lambda row: row.inventory, is_number=False),
         Field("guests", lambda row: f"{row.guests_measured} of {row.guests}"),
         Field("status", lambda row: row.status + (" (short)" if row.is_short else ""), is_number=False),

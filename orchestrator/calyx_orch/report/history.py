@@ -47,7 +47,7 @@ def fields(found: History, metric: str, scope: str) -> tuple[Field[Track], ...]:
         Field("nights", lambda track: str(len(track.points)), 2),
         Field("first", lambda track: track.points[0].started_at[:10], 3, is_number=False),
         Field("last", lambda track: shown(metric, track.values[-1])),
-        Field("course", lambda track: bars(track.values), 1, is_number=False, explanation=f"the last {NIGHTS_DRAWN}"),
+        Field("course", lambda track: bars(track.values), 1, explanation=f"the last {NIGHTS_DRAWN} nights"),
         Field("changes", lambda track: _changes(found, track), is_number=False),
     )
 
