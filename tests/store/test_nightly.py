@@ -251,3 +251,40 @@ def test_an_incident_in_the_nights_is_not_taken_for_noise() -> None:
     found = false_alarms.calibrate({"hv1": values.tolist()}, "higher", trials=12)
     assert found.smallest is not None
     assert found.smallest <= 0.08
+
+
+# --- the page of a schedule --------------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_coverage_trends_with_incidents_and_the_last_night(kept: Nights) -> None:
+    for at in range(24):
+        kept.night(0.7 if at >= 16 else 1.0)
+    missed_s = int((BEGIN + datetime.timedelta(days=40)).timestamp())
+    with kept.schedules.deciding() as deciding:
+        deciding.put("nightly", missed_s, state="missed", reason="no daemon was at work then")
+    page = nightly.draw(kept.store, kept.schedule, out=kept.folder / "page.html").read_text()
+    for text in (
+        "Coverage of nights",
+        "Night by night, with incidents",
+        "finished: 24",
+        "missed: 1",
+        "2026-12-11 02:30",
+        "no daemon was at work then",
+        "Last night",
+        "worse, open",
+        "hv2 randread-4k data together calyx",
+        "1 missed",
+    ):
+        assert text in page, text
+    board = kept.folder / "mine.yaml"
+    board.write_text("figures:\n  - figure: coverage\n")
+    other = nightly.draw(kept.store, kept.schedule, out=kept.folder / "other.html", dashboard=board).read_text()
+    assert "Night by night, with incidents" not in other
+
+
+def test_a_history_without_a_schedule_has_no_coverage(kept: Nights) -> None:
+    from calyx_orch.report import figures
+    from calyx_orch.report.history_frame import HistoryFrame
+
+    with pytest.raises(figures.NothingToDraw, match="only the page of a schedule"):
+        figures.load("coverage", figures.NIGHTLY)(HistoryFrame("throughput", "vm_host", ()))

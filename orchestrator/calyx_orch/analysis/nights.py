@@ -100,7 +100,7 @@ def nights_of(rows: Iterable[Row]) -> list[history.Night]:
 
 def series_of(rows: Iterable[Row]) -> dict[str, tuple[float, ...]]:
     """The figures of each series of such rows, by its name."""
-    return {f"{track.name} {track.what}": track.values for track in history.tracks_of(nights_of(rows))}
+    return {track.key: track.values for track in history.tracks_of(nights_of(rows))}
 
 
 def tonight(
@@ -111,7 +111,7 @@ def tonight(
     `told` is what was told of this metric before. `measured_again` holds the second figure of each suspect, None where there is
     none; `run_id` is the night, so that a series which was not measured in it says nothing new.
     """
-    tracks = {f"{track.name} {track.what}": track for track in found.tracks}
+    tracks = {track.key: track for track in found.tracks}
     is_here = {name: not run_id or track.points[-1].run_id == run_id for name, track in tracks.items()}
     open_now = {one.series: one for one in found.incidents if one.recovered is None}
     known = {one.series: one for one in told if one.recovered_run is None}

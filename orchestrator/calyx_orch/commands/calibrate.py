@@ -20,7 +20,7 @@ def show(
     from calyx_orch.store import database
 
     where = {"engine": engine} | ({"inventory": inventory} if inventory is not None else {})
-    opened = database.open_store(store)
+    opened = database.open_store(store, create=False)
     found: dict[str, false_alarms.Calibration] = {}
     try:
         wanted = {opened.find(run).run_id for run in runs}

@@ -96,6 +96,10 @@ def _after(
         run_id=record.run_id,
         details=details,
     )
+    try:
+        nightly.draw(opened, schedule, out=Path(schedule.settings.runs) / f"{schedule.name}.html")
+    except CalyxError as error:  # the night stands without its page
+        sys.stdout.write(f"the page of the schedule was not drawn: {error}\n")
     sys.stdout.write(f"{night.verdict}\n" + "".join(f"{line}\n" for line in (*night.news, *night.notes)))
     return EXIT_FINE
 

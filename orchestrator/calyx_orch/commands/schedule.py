@@ -155,6 +155,22 @@ def history(name: str, *, limit: int, store: str | None, as_json: bool) -> int:
     return EXIT_FINE
 
 
+def report(name: str, *, out: Path | None, dashboard: Path | None, store: str | None) -> int:
+    """Draw the page of a schedule."""
+    from calyx_orch.schedule import nightly
+
+    opened = database.open_store(store)
+    try:
+        schedule = daemons.schedule_of(Schedules(opened).one(name))
+        path = out or Path(schedule.settings.runs) / f"{name}.html"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        nightly.draw(opened, schedule, out=path, dashboard=dashboard)
+    finally:
+        opened.close()
+    _say(f"report: {path}")
+    return EXIT_FINE
+
+
 def pause(name: str, *, paused: bool, store: str | None) -> int:
     """Hold a schedule, or let it go on."""
     with schedules_of(store) as schedules:

@@ -20,6 +20,7 @@ PACKAGED = {
     figures.RUN: FLEET,
     figures.COMPARISON: _FOLDER / "compare.yaml",
     figures.HISTORY: _FOLDER / "history.yaml",
+    figures.NIGHTLY: _FOLDER / "nightly.yaml",
 }
 
 

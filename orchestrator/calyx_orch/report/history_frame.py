@@ -35,17 +35,27 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Due:
+    """A time at which a schedule was to run, on the wall there (`2026-11-19 02:30`), what became of it, and why."""
+
+    at: str
+    state: str
+    said: str = ""
+
+
+@dataclass(frozen=True)
 class HistoryFrame:
-    """All lines of one metric (as people name it) by one scope, in the order of the history."""
+    """All lines of one metric (as people name it) by one scope, in the order of the history; of a schedule also when it was due."""
 
     metric: str
     scope: str
     lines: tuple[Line, ...]
+    due: tuple[Due, ...] = ()
 
 
-def frame_of(found: History, metric: str, scope: str) -> HistoryFrame:
+def frame_of(found: History, metric: str, scope: str, due: tuple[Due, ...] = ()) -> HistoryFrame:
     """Make the tables of a history."""
-    return HistoryFrame(metric, scope, tuple(_line(found, track) for track in found.tracks))
+    return HistoryFrame(metric, scope, tuple(_line(found, track) for track in found.tracks), due)
 
 
 def _line(found: History, track: Track) -> Line:

@@ -27,7 +27,7 @@ def write(found: History, metric: str, scope: str, *, out: Path, dashboard: Path
             header=_header(found, metric, scope),
             notes=tuple(map(printable, history.notes(found))),
             notes_title="What is left out",
-            tables=_tables(found, metric, scope),
+            tables=tables_of(found, metric, scope),
             drawings=drawings,
             plots=plots,
             source="The store is an index of run folders, which hold every raw answer.",
@@ -49,7 +49,8 @@ def _header(found: History, metric: str, scope: str) -> tuple[tuple[str, str], .
     return tuple((name, printable(value)) for name, value in pairs)
 
 
-def _tables(found: History, metric: str, scope: str) -> tuple[facts.Table, ...]:
+def tables_of(found: History, metric: str, scope: str) -> tuple[facts.Table, ...]:
+    """The incidents, and a row a series."""
     tracks = {track.key: track for track in found.tracks}
     pairs = [(one, tracks[one.series]) for one in sorted(found.incidents, key=_weight)]
     made = (

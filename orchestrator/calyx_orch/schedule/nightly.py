@@ -69,13 +69,33 @@ def after(
 
 def calibration(found: History, trials: int) -> false_alarms.Calibration:
     """What the thresholds are worth on the nights of a history."""
-    series = {f"{track.name} {track.what}": track.values for track in found.tracks}
+    series = {track.key: track.values for track in found.tracks}
     return false_alarms.calibrate(series, BETTER[found.metric], trials=trials)
+
+
+def draw(store: Store, schedule: Schedule, *, out: Path, dashboard: Path | None = None) -> Path:
+    """Write the page of a schedule. Raises UsageError for a faulty dashboard, FolderError where it cannot be written."""
+    from calyx_orch.report import schedule_page
+    from calyx_orch.report.history_frame import Due
+
+    rows = sorted(Schedules(store).firings(schedule.name), key=lambda row: int(row["due_s"]))
+    measured = [row for row in rows if row["run_id"] and row["state"] in ("finished", "running")]
+    last = measured[-1] if measured else None
+    runs = frozenset(row["run_id"] for row in measured)
+    scope, found = _scoped(store, METRICS[0], runs)
+    figures = store.figures(last["run_id"], scope) if last is not None else ()
+    due = tuple(Due(schedule.settings.times.local(row["due_s"])[:16], row["state"], row["reason"]) for row in rows)
+    details = dict(last["details"]) if last is not None else {}
+    notes = [*details.get("news", []), *details.get("findings", []), *details.get("notes", [])]
+    verdict = last["verdict"] if last is not None else ""
+    return schedule_page.write(
+        schedule.name, found, scope, due, figures, notes, verdict=verdict, out=out, dashboard=dashboard
+    )
 
 
 def workloads_of(names: Iterable[str], found: History) -> tuple[str, ...]:
     """The workloads of series, by the names of these."""
-    by_name = {f"{track.name} {track.what}": track.what.split(" ")[0] for track in found.tracks}
+    by_name = {track.key: track.what.split(" ")[0] for track in found.tracks}
     return tuple(dict.fromkeys(by_name[name] for name in names if name in by_name))
 
 
@@ -89,13 +109,17 @@ def _runs(schedules: Schedules, name: str, tonight: str) -> frozenset[str]:
 
 
 def _history(store: Store, metric: str, runs: frozenset[str]) -> History:
+    return _scoped(store, metric, runs)[1]
+
+
+def _scoped(store: Store, metric: str, runs: frozenset[str]) -> tuple[str, History]:
     """By vm_host, else by guest where no guest has one."""
-    rows: list[NightRow] = []
+    scope, rows = "vm_host", list[NightRow]()
     for scope in ("vm_host", "guest"):
         rows = [row for row in store.trend(metric, scope=scope, where={"engine": ENGINE}) if row.run_id in runs]
         if rows:
             break
-    return history.history(metric, nights.nights_of(rows))
+    return scope, history.history(metric, nights.nights_of(rows))
 
 
 def _told(row: Mapping[str, Any]) -> Told:

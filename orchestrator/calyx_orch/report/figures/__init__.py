@@ -1,7 +1,7 @@
 """The figures of pages: each module that has `figure(frame, **options)` is one, known by the module's name.
 
-Here are those of a run's page; `comparison/` and `history/` hold those of the other kinds of pages, each with a frame of its own.
-To add a figure, add a module. Its keyword arguments with their defaults are the options that a dashboard may give.
+Here are those of a run's page; `comparison/`, `history/` and `nightly/` hold those of the other kinds of pages, each with a frame of
+its own. To add a figure, add a module. Its keyword arguments with their defaults are the options that a dashboard may give.
 Nothing in this file imports plotly; the modules do, when they are loaded.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 SHARED = frozenset({"palette", "panels", "ratios", "curves"})
-RUN, COMPARISON, HISTORY = "run", "comparison", "history"  # the kinds of pages
+RUN, COMPARISON, HISTORY, NIGHTLY = "run", "comparison", "history", "nightly"  # the kinds of pages
 
 
 class NothingToDraw(Exception):
