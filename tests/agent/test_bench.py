@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 
 from calyx_orch import runner
 from calyx_orch.commands import bench as command
-from calyx_orch.errors import UsageError
+from calyx_orch.errors import CalyxError, UsageError
 from calyx_orch.report.live import Silent
 from calyx_orch.runner import bench
 from calyx_orch.store import archive
@@ -150,17 +151,58 @@ def test_an_interrupt_stops_the_engine_and_removes_the_files(target: Path) -> No
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ({"bs": ("3",)}, "no multiple of 512"),
+        ({"bs": ("3",)}, "^calyx-orch bench: --bs: '3' is no multiple of 512"),
+        ({"rw": ("up",)}, "^calyx-orch bench: --rw must be one of read, "),
+        ({"ramp_time": ("up",)}, "^calyx-orch bench: --ramp-time: 'up' is no duration"),
+        ({"fsync": ("up",)}, "^calyx-orch bench: --option fsync: 'up' is no whole number"),
         ({"nonsense": ("1",)}, "unknown key 'nonsense'"),
         ({"find": ("iops_at p99<1ms",)}, "calyx-orch run"),
         ({"size": ("4k",), "iodepth": ("64",)}, "every I/O in flight needs a place"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_the_words_of_an_inventory(
+def test_what_cannot_be_used_is_told_in_the_words_of_the_command_line(
     target: Path, words: dict[str, tuple[str, ...]], told: str
 ) -> None:
     with pytest.raises(UsageError, match=told):
         command.plan_of(target, options(**words))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("nothing", "nothing does not exist: name a directory"), ("file", "file is no directory: name a directory")],
+)
+def test_what_is_no_directory_is_told(target: Path, name: str, told: str) -> None:
+    (target / "file").touch()
+    with pytest.raises(UsageError, match=told):
+        command.plan_of(target / name, command.BenchOptions())
+
+
+def test_a_raw_device_is_told_what_measures_it(target: Path) -> None:
+    """Advice that can be followed here: bench takes no mapping."""
+    nodes = [node for node in Path("/dev").iterdir() if node.is_block_device()]
+    if not nodes:
+        pytest.skip("this machine has no block device below /dev")
+    with pytest.raises(UsageError, match="is a raw device, and bench makes files in a directory"):
+        command.plan_of(nodes[0], command.BenchOptions())
+
+
+def test_a_directory_below_dev_is_one(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is what it is on this machine, not what its path looks like; as memory it has to be meant."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        with pytest.raises(
+            CalyxError, match=f"^{memory} is RAM .*, not a disk: choose another path, or pass --allow-ram$"
+        ):
+            command.show(Path(memory), replace(options(), allow_ram=False))
+        assert command.show(Path(memory), options()) == 0
+        assert list(Path(memory).iterdir()) == []
+    assert "target target" not in capsys.readouterr().out
+    (layout,) = command.plan_of(Path("/dev/shm"), options()).layouts
+    assert layout.path == "/dev/shm"
+
+
+def test_a_disk_without_room_is_told_without_the_name_of_a_target(target: Path) -> None:
+    with pytest.raises(CalyxError, match=f"^no space left on {target} "):
+        command.show(target, options(size=("900t",)))
 
 
 def test_without_a_word_it_is_the_four_corners(target: Path) -> None:

@@ -230,7 +230,7 @@ def test_an_unknown_target_is_named_where_the_workload_names_it() -> None:
         ("{d: {device: /dev/disk/by-id/x, path: /a, destructive: true}}", "either a path, or a raw device"),
         ("{d: {allow_ram: true}}", "either a path, or a raw device"),
         ("{d: {path: /a, destructive: true}}", "'destructive' has no meaning for a directory"),
-        ("{d: {serial: S1, destructive: true, allow_ram: true}}", "no meaning for a raw device"),
+        ("{d: {serial: S1, destructive: true, reserve: 1g}}", "no meaning for a raw device"),
         ("{d: data}", "is a relative path"), ("{d: /a/../b}", "holds '..'"), ("{d: ''}", "is empty"), ("/data", "must be a mapping"),
     ],
 )  # fmt: skip
@@ -568,3 +568,10 @@ def test_two_thousand_guests_take_less_than_three_seconds() -> None:
     fleet = parse(text)
     assert time.process_time() - begin < 3
     assert len(fleet.guests) == 2000
+
+
+@pytest.mark.parametrize(("path", "is_taken"), [("/dev/shm", True), ("/dev/shm/x", True), ("/dev/shmem", False)])
+def test_shared_memory_is_a_directory_below_dev(path: str, is_taken: bool) -> None:
+    """Itself, and what lies in it; a name that begins like it is a device's."""
+    found = problems(f"guests: {{vm1: {{targets: {{d: {{path: {path}, allow_ram: true}}}}}}}}\nworkloads: [quick]")
+    assert any("a path is that of a directory" in one for one in found) is not is_taken

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import secrets
 import signal
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
 from calyx_orch import workloads
-from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, InventoryErrors, UsageError
+from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, CalyxError, InventoryErrors, UsageError
 from calyx_orch.model import Plan, RunRecord
 from calyx_orch.report import screen
 from calyx_orch.runner import bench as runner
@@ -27,6 +28,22 @@ FORMAT = "calyx-orch-bench/1"
 GUEST, TARGET = "here", "target"
 SHORT = {"ramp_time": "1s", "runtime": "5s"}  # when nothing is said: a first look, labelled short
 SIZE = "1GiB"
+OPTIONS = frozenset(  # the words of a workload that have an option of their own
+    (
+        "rw",
+        "bs",
+        "iodepth",
+        "numjobs",
+        "size",
+        "runtime",
+        "ramp_time",
+        "rwmixread",
+        "rate_iops",
+        "direct",
+        "setup",
+        "refill",
+    )
+)
 CORNERS: tuple[Mapping[str, str], ...] = (
     {"name": "randread-4k", "rw": "randread", "bs": "4k", "iodepth": "32"},
     {"name": "randwrite-4k", "rw": "randwrite", "bs": "4k", "iodepth": "32"},
@@ -58,9 +75,10 @@ def plan_of(target: Path, options: BenchOptions) -> Plan:
     said = {key: list(values) for key, values in options.words.items() if values}
     entries = [said] if "rw" in said else [{**corner, **said} for corner in CORNERS]
     defaults = {"size": SIZE, **SHORT}
+    path = _directory(target)
     content = {
         "name": "bench",
-        "defaults": {"targets": {TARGET: {"path": str(target.resolve()), "allow_ram": str(options.allow_ram).lower()}}},
+        "defaults": {"targets": {TARGET: {"path": "/", "allow_ram": str(options.allow_ram).lower()}}},
         "guests": {GUEST: {"transport": "local"}},
         "workloads": [{**defaults, **entry} for entry in entries],
         "baselines": "none",
@@ -72,11 +90,42 @@ def plan_of(target: Path, options: BenchOptions) -> Plan:
             json.dumps(content), source="bench", base_dir="", presets=workloads.read_presets()
         )
     except InventoryErrors as errors:
-        told = dict.fromkeys(problem.message for problem in errors.problems)
+        told = dict.fromkeys(_as_option(problem.message) for problem in errors.problems)
         raise UsageError("\n".join(f"calyx-orch bench: {message}" for message in told)) from None
     if any(one.find is not None for one in inventory.workloads):
         raise UsageError("calyx-orch bench: a rate is searched for by `calyx-orch run` with `find` in an inventory")
+    (guest,) = inventory.guests
+    there = replace(guest, targets=tuple(replace(one, path=path) for one in guest.targets))
+    inventory = replace(inventory, guests=(there,))
     return planning.make(inventory, seed=secrets.randbits(32) if options.seed is None else options.seed)
+
+
+def _directory(target: Path) -> str:
+    """The whole path of the target, wherever it lies. Raises UsageError when it is no directory of this machine."""
+    path = target.resolve()
+    if path.is_block_device():
+        raise UsageError(
+            f"calyx-orch bench: {target} is a raw device, and bench makes files in a directory: name a directory on it; a raw "
+            "device is measured by `calyx-orch run`, with transport: local and {device: ..., destructive: true} in an inventory"
+        )
+    if not path.is_dir():
+        why = "is no directory" if path.exists() else "does not exist"
+        raise UsageError(f"calyx-orch bench: {target} {why}: name a directory on the disk that is to be measured")
+    return str(path)
+
+
+def _as_option(message: str) -> str:
+    """A problem of an inventory's key, as one of the option that said it: `'rw[0]' must be` is `--rw must be`."""
+    found = re.match(r"'(\w+)(\[\d+\])?'", message)
+    if found is None:
+        return message
+    option = f"--{found[1].replace('_', '-')}" if found[1] in OPTIONS else f"--option {found[1]}"
+    return option + message[found.end() :]
+
+
+def _unnamed(text: str) -> str:
+    """A sentence about a target of an inventory: the one of the command line is told by its path alone, and allowed by an option."""
+    return text.replace(f"target {TARGET}: ", "").replace("set allow_ram: true on it", "pass --allow-ram")
 
 
 async def _show(plan: Plan, target: Path, options: BenchOptions) -> int:
@@ -94,9 +143,13 @@ async def _show(plan: Plan, target: Path, options: BenchOptions) -> int:
     try:
         with _Bars.shown(console, plan, quiet=options.quiet or not console.is_terminal) as bars:
             found = await runner.bench(plan, interrupted=interrupted, phase=bars.phase, look=bars.look)
+    except CalyxError as error:
+        error.args = (_unnamed(str(error)),)
+        raise
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+    found.notes = [_unnamed(note) for note in found.notes]
     _tell(plan, found, target, as_json=options.as_json)
     if caught:
         return 128 + caught[0]

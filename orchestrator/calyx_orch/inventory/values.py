@@ -25,6 +25,7 @@ _DEVICES_ELSEWHERE = (
     "{device: /dev/disk/by-id/..., destructive: true}"
 )
 BY_ID = "/dev/disk/by-id/"
+SHARED_MEMORY = "/dev/shm/"  # below /dev, and all the same a directory
 
 
 def text(value: Any) -> str:
@@ -66,7 +67,7 @@ def _directory(value: Any) -> str:
         raise ValueError(f"{written[:60]!r} is a relative path: give the absolute path of a directory on the guest")
     if ".." in written.split("/"):
         raise ValueError("holds '..': give the plain path")
-    if (path == "/dev" or path.startswith("/dev/")) and not path.startswith("/dev/shm/"):
+    if (path == "/dev" or path.startswith("/dev/")) and not f"{path}/".startswith(SHARED_MEMORY):
         raise ValueError(_DEVICES_ELSEWHERE)
     return path
 
@@ -74,7 +75,7 @@ def _directory(value: Any) -> str:
 def _device(value: Any) -> str:
     written = text(value)
     path = "/" + posixpath.normpath(written).lstrip("/")
-    if not path.startswith("/dev/") or path.startswith("/dev/shm/") or ".." in written.split("/"):
+    if not path.startswith("/dev/") or f"{path}/".startswith(SHARED_MEMORY) or ".." in written.split("/"):
         raise ValueError(f"{written[:60]!r} is no path below /dev: give /dev/disk/by-id/..., or a path and its serial:")
     return path
 
