@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from measured import guest, measurement, round_
-from test_resume import READ, killed_at, plan_for, play, resumed
+from test_resume import READ, WRITE, killed_at, plan_for, play, resumed
 
 from calyx_orch.analysis import conditioning
 from calyx_orch.analysis.summary import summarise
@@ -90,6 +90,12 @@ def test_the_plan_has_its_rounds_before_all_others_and_charges_them() -> None:
     assert plan.estimated_s > plain.estimated_s + 39
     assert describe(plan)[0].rounds == describe(plain)[0].rounds + 10
     assert from_json(to_json(plan)) == plan
+
+
+def test_of_levels_the_fullest_is_preconditioned_whatever_the_other_loads_are() -> None:
+    levels = replace(WRITE, guests_at="p99<2ms")
+    plan = plan_for("good1", "good2", workloads=(levels,), precondition=Precondition(40.0))
+    assert {(one.load_name, one.guests) for one in plan.conditioning} == {("density 2", ("good1", "good2"))}
 
 
 def test_a_budget_without_room_and_a_plan_without_writes_are_refused() -> None:

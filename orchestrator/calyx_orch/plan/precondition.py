@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Inventory, Plan, Round, Workload
+from calyx_orch.model import Inventory, LoadMode, Plan, Round, Workload
 from calyx_orch.plan import cost
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 25  # a window of five; SNIA's test gives up after 25
@@ -43,10 +43,12 @@ def check(inventory: Inventory) -> None:
 
 
 def rounds_of(cells: Sequence[Round], inventory: Inventory) -> tuple[Round, ...]:
-    """All rounds, by workload, target and set of guests of the first load: cell after cell. `cells` are rounds, one of each cell."""
+    """All rounds, by workload, target and set of guests of its first load: cell after cell. `cells` are rounds, one of each cell."""
     made: list[Round] = []
+    loads: dict[tuple[str, str], LoadMode] = {}
     for cell in cells:
-        if cell.load is not inventory.load[0] or cell is not _fullest(cell, cells):
+        load = loads.setdefault((cell.workload.name, cell.target), cell.load)
+        if cell.load is not load or cell is not _fullest(cell, cells):
             continue
         for number in range(rounds_at_most(inventory, cell.workload)):
             made.append(replace(cell, index=len(made), block=number, engine=CALYX))
