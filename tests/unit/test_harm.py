@@ -12,7 +12,7 @@ import pytest
 
 from calyx_orch import inventory, workloads
 from calyx_orch.errors import InventoryErrors
-from calyx_orch.model import AbortIf, Baselines, Impact, LostTime, Window
+from calyx_orch.model import AbortIf, Baselines, Impact, LoadMode, LostTime, Window
 from calyx_orch.runner import harm
 from calyx_orch.store import archive
 from calyx_orch.transport.simulated import Script
@@ -153,3 +153,21 @@ def test_no_reason_without_a_limit() -> None:
     assert harm.during(AbortIf(latency_above_ns=1), "a", {"oldest_ns": True}) == ""
     assert harm.during(AbortIf(latency_above_ns=1), "a", {"oldest_ns": None}) == ""
     assert harm.during(AbortIf(latency_above_ns=5), "a", {"oldest_ns": 5}) == ""
+
+
+@pytest.mark.parametrize(("by_domain", "starts_s"), [(False, [0.0, 1.0, 2.0, 3.0]), (True, [0.0, 1.0, 0.0, 1.0])])
+def test_a_staggered_start_goes_from_guest_to_guest_or_from_domain_to_domain(
+    tmp_path: Path, by_domain: bool, starts_s: list[float]
+) -> None:
+    """Guests of one vm_host start together, and all end together."""
+    names = ("good1", "good2", "good3", "good4")  # on hv0, hv1, hv0, hv1
+    impact = Impact(stagger_by_domain=by_domain)
+    alone = Baselines(engines=(), auto=False)
+    plan = plan_for(*names, impact=impact, baselines=alone, load=(LoadMode.STAGGERED,))
+    _, folder = run(plan, tmp_path)
+    found = {one.guest: one for one in archive.read(folder.path).measurements}
+    lines = [found[name].start_line_ns for name in names]
+    starts = [round((line - min(lines)) / 1e9, 3) for line in lines]
+    assert starts == starts_s if by_domain else sorted(starts) == starts_s
+    ends = [found[name].window_end_ns for name in names]
+    assert max(ends) - min(ends) < 0.2e9

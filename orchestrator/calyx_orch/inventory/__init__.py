@@ -249,6 +249,7 @@ def _impact(model: InventoryDocument) -> Impact:
         None if abort is None else AbortIf(
             abort.lost_time_above, abort.steal_above, None if abort.latency_above is None else round(abort.latency_above)
         ),
+        said.stagger_by == "domain",
     )  # fmt: skip
 
 

@@ -288,6 +288,9 @@ class ImpactSettings(Strict):
         default=None, description="time of day in which rounds may run, such as 01:00-05:00 Europe/Berlin"
     )
     abort_if: AbortSettings | None = None
+    stagger_by: Literal["guest", "domain"] = Field(
+        default="guest", description="domain: load: staggered starts one contention domain after the other"
+    )
 
 
 class PreconditionSettings(Strict):

@@ -62,6 +62,7 @@ class Impact:
     layout_rate_bytes_per_s: int | None = None  # per guest; see `layout_bytes_per_s`
     window: Window | None = None
     abort_if: AbortIf | None = None
+    stagger_by_domain: bool = False  # `load: staggered` goes from domain to domain instead of from guest to guest
 
     @property
     def layout_bytes_per_s(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from calyx_orch import units
 from calyx_orch.model import LAYOUT_BYTES_PER_S, Growth, Guest, Inventory, LoadMode, Place, Plan, Round, Workload
+from calyx_orch.plan.order import turns
 
 UNDECLARED_FREE_BYTES = 64 * units.GIB
 SETTLE_GUESS_S = 5.0
@@ -169,7 +170,12 @@ def _estimated_s(plan: Plan) -> float:
 
 def _round_s(plan: Plan, one: Round) -> float:
     inventory = plan.inventory
-    stagger_s = inventory.stagger_s * (len(one.guests) - 1) if one.load is LoadMode.STAGGERED else 0.0
+    stagger_s = 0.0
+    if one.load is LoadMode.STAGGERED:
+        names = frozenset(one.guests)
+        guests = [guest for guest in inventory.guests if guest.name in names]
+        turn = turns(guests, one.load, by_domain=inventory.impact.stagger_by_domain)
+        stagger_s = inventory.stagger_s * max(turn.values())
     around_s = sum(seconds for _, seconds in around(inventory))
     return one.workload.ramp_s + one.workload.runtime_s + stagger_s + around_s
 

@@ -29,6 +29,15 @@ def engine_orders(engines: Sequence[str], blocks: int, rng: random.Random) -> tu
     return tuple(tuple(engines[index] for index in indices[(start + block) % len(indices)]) for block in range(blocks))
 
 
+def turns(guests: Sequence[Guest], load: LoadMode, *, by_domain: bool) -> dict[str, int]:
+    """At which step of a staggered round each guest starts: guest after guest, or domain after domain; all at 0 in other modes."""
+    if load is not LoadMode.STAGGERED:
+        return dict.fromkeys((guest.name for guest in guests), 0)
+    steps = list(dict.fromkeys(guest.domain if by_domain else guest.name for guest in guests))
+    place = {step: number for number, step in enumerate(steps)}
+    return {guest.name: place[guest.domain if by_domain else guest.name] for guest in guests}
+
+
 def guest_sets(guests: Sequence[Guest], load: LoadMode, max_per_domain: int | None) -> tuple[tuple[Guest, ...], ...]:
     """Who runs at once, set after set: each guest is in exactly one set.
 

@@ -18,8 +18,9 @@ from typing import Any
 from calyx_orch import clock, engines
 from calyx_orch import coordination as co
 from calyx_orch.errors import AgentError, CalyxError
-from calyx_orch.model import Answers, ClockBound, LoadMode, LostTime, Measurement, Plan, Round
+from calyx_orch.model import Answers, ClockBound, LostTime, Measurement, Plan, Round
 from calyx_orch.plan import cost
+from calyx_orch.plan.order import turns
 from calyx_orch.runner import harm
 from calyx_orch.runner.session import Arrival, Session
 
@@ -72,12 +73,18 @@ class RoundRunner:
     spent_ns: dict[str, int] = field(default_factory=dict)  # how long each step before and after the I/O took
     _loaded_at_ns: int = 0
     _guests: dict[str, GuestRound] = field(default_factory=dict)
+    _turns: dict[str, int] = field(default_factory=dict)  # the step of a staggered start at which each guest begins
     _events: asyncio.Queue[co.Event] = field(default_factory=asyncio.Queue)
     _followers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> tuple[co.RoundProgress, dict[str, Answers]]:
         """Run to the end. Returns how each guest ended and, for those that reported, their answers."""
         self._guests = {session.guest.name: GuestRound(session) for session in self.sessions}
+        self._turns = turns(
+            [session.guest for session in self.sessions],
+            self.round.load,
+            by_domain=self.plan.inventory.impact.stagger_by_domain,
+        )
         for session in self.sessions:
             session.begin()
         with self._timed("settle"):
@@ -201,7 +208,8 @@ class RoundRunner:
             ticker.cancel()
 
     def _rules(self) -> co.Rules:
-        longest_ns = engines.deadline_ns(self.round, self._stagger_ns(len(self.sessions)))
+        last = max(self._turns.values(), default=0)
+        longest_ns = engines.deadline_ns(self.round, self._stagger_ns(last + 1 if last else 0))
         report_ns = longest_ns + RESTED_NS + int(REPORT_GRACE_S * 1e9)
         return co.Rules(
             self.plan.inventory.policy, int(engines.READY_WITHIN_S * 1e9), report_ns, int(STOP_WITHIN_S * 1e9),
@@ -294,14 +302,11 @@ class RoundRunner:
             facts=session.facts,
             hello=session.agent.hello,
             fio_path=session.fio.get("path"),
-            ramp_extra_ns=self._stagger_ns(len(self.sessions) - 1 - self._position(session)),
+            ramp_extra_ns=self._stagger_ns(max(self._turns.values()) - self._turns[session.guest.name]),
         )
 
-    def _position(self, session: Session) -> int:
-        return next(i for i, other in enumerate(self.sessions) if other is session)
-
     def _stagger_ns(self, steps: int) -> int:
-        return int(steps * self.plan.inventory.stagger_s * 1e9) if self.round.load is LoadMode.STAGGERED else 0
+        return int(steps * self.plan.inventory.stagger_s * 1e9)
 
     async def _arm(self, names: tuple[str, ...]) -> None:
         """One start line for all, far enough ahead for the slowest to hear of it."""
@@ -310,7 +315,7 @@ class RoundRunner:
         line_ns = max(line_ns, self._loaded_at_ns + RESTED_NS)
         for name in names:
             guest = self._guests[name]
-            guest.start_ns = line_ns + self._stagger_ns(self._position(guest.session))
+            guest.start_ns = line_ns + self._stagger_ns(self._turns[name])
             guest.held_start_ns = clock.to_guest(guest.start_ns, guest.before)
             await self._send(name, "arm", (("start_ns", guest.held_start_ns),))
 
