@@ -92,7 +92,51 @@ def test_a_guest_that_always_has_more_and_removes_nothing_is_not_asked_again() -
 
     (one,) = cleaned("odd", scripts={"odd": Script(bend=bend)})
     assert one.is_clean
+    assert one.more
     assert asked == 1
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_stays_is_skipped_at_the_next_question(dry_run: bool) -> None:
+    """A list of 300 directories takes more than one answer, and so does what is kept before anything is removed."""
+    second = {**LEFT, "path": "/data/.calyx-orch-d4e5f6"}
+    gone = {} if dry_run else {"removed": [second["path"]]}
+    script = answering(
+        answer(kept=[{"path": "/data/x", "why": "no record"}], found=[LEFT], more=True, stay=2),
+        answer(found=[second], stay=3, **gone),
+    )
+    (one,) = cleaned("odd", scripts={"odd": script}, dry_run=dry_run)
+    assert [left.path for left in one.removed] == [LEFT["path"], second["path"]][0 if dry_run else 1 :]
+    assert [stays.path for stays in one.kept] == ["/data/x"]
+    assert not one.more
+
+
+@pytest.mark.parametrize("since", [1 << 63, -1, "soon", None, 1.5])
+def test_a_number_that_is_no_count_is_not_known_and_the_rest_stands(since: Any) -> None:
+    odd = answer(found=[WORK, {**LEFT, "since_s": since, "pid": since}], removed=[LEFT["path"], WORK["path"]])
+    (one,) = cleaned("odd", scripts={"odd": answering(odd)})
+    assert one.trouble == ""
+    assert {left.path: left.since_s for left in one.removed} == {WORK["path"]: 100, LEFT["path"]: 0}
+
+
+def test_what_was_removed_before_an_answer_that_makes_no_sense_is_told() -> None:
+    """Also what that answer itself says is gone."""
+    script = answering(
+        answer(found=[LEFT], removed=[LEFT["path"]], more=True),
+        answer(found=[{"kind": "files"}], removed=[WORK["path"], 7], kept="nonsense"),
+    )
+    (one,) = cleaned("odd", scripts={"odd": script})
+    assert "makes no sense" in one.trouble
+    assert [left.path for left in one.removed] == [LEFT["path"], WORK["path"]]
+    text = told(one)
+    assert "odd: not cleaned to the end: " in text
+    assert f"removed {WORK['path']}" in text
+    assert "Removed 2 directories" in text
+    assert "Nothing was" not in text
+
+
+def test_a_list_that_is_not_whole_says_at_least() -> None:
+    assert "Would remove at least 1 directory" in told(Cleaned("vm1", True, removed=(LEFTOVER,), more=True))
 
 
 def test_one_guest_s_trouble_is_its_own() -> None:
@@ -149,6 +193,8 @@ def test_what_stays_is_told_with_its_reason_and_without_control_characters() -> 
 def test_what_could_not_be_looked_at_is_not_called_clean() -> None:
     text = told(Cleaned("vm1", False), Cleaned("vm2", False, trouble="no answer"))
     assert "Nothing is left by the dead on 1 of 2 guests; not clean: vm2." in text
+    silent = told(Cleaned("vm1", False, trouble="no answer"))
+    assert "Nothing was cleaned" not in silent, "who does not answer may have cleaned"
     foreign = told(Cleaned("vm1", False, failed=(Untouched("/data/x", "files lie in it that no agent made"),)))
     assert foreign.endswith("Nothing was removed; not clean: vm1.")
 

@@ -80,6 +80,11 @@ BLOCK = {"node": "/dev/sdb", "size_bytes": 2 * GIB, "serial": "S1", "refused": "
         (RAW, {"exists": False}, "/dev/disk/by-id/x does not exist, and is not made"),
         (RAW, {"exists": True, "is_dir": True}, "is no block device, and none is made of it"),
         (RAW, {"block": {**BLOCK, "refused": "/dev/sdb is mounted on /"}}, "/dev/sdb is mounted on /"),
+        (
+            RAW,
+            {"block": BLOCK, "is_ram": True},
+            "/dev/sdb is RAM, not a disk: give another device, or set allow_ram: true",
+        ),
         (replace(RAW, serial="S2"), {"block": BLOCK}, "is /dev/sdb with S1, not S2: it is another disk"),
         (replace(RAW, size_bytes=3 * GIB), {"block": BLOCK}, r"no space left on /dev/sdb \(needs 3 GiB, has 2 GiB\)"),
     ],
@@ -92,6 +97,7 @@ def test_preflight_refuses_in_one_sentence(layout: Layout, entry: dict[str, Any]
 
 def test_preflight_lets_a_free_device_pass() -> None:
     assert preflight.raw_device_problems(replace(RAW, serial="S1"), {"block": BLOCK}) == []
+    assert preflight.raw_device_problems(replace(RAW, allow_ram=True), {"block": BLOCK, "is_ram": True}) == []
 
 
 @pytest.mark.parametrize(

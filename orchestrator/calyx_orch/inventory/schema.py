@@ -68,7 +68,7 @@ class TargetSettings(Strict):
     model_config = ConfigDict(json_schema_extra=lambda schema: _or_text(schema, "an absolute path of a directory"))
 
     path: Directory | None = None
-    allow_ram: Boolean = Field(default=False, description="a file system in memory (tmpfs) is meant")
+    allow_ram: Boolean = Field(default=False, description="a file system (tmpfs) or a raw device in memory is meant")
     reserve: Size | None = Field(
         default=None, description="what stays free on the file system; default: 5 % of it, 64 MiB to 4 GiB"
     )
@@ -88,8 +88,8 @@ class TargetSettings(Strict):
             raise ValueError("a target is either a path, or a raw device by device: or serial:")
         if not raw and self.destructive:
             raise ValueError("'destructive' has no meaning for a directory: files of its own are made there")
-        if raw and (self.allow_ram or self.reserve is not None):
-            raise ValueError("'allow_ram' and 'reserve' have no meaning for a raw device")
+        if raw and self.reserve is not None:
+            raise ValueError("'reserve' has no meaning for a raw device")
         if raw and not self.destructive:
             raise ValueError("the content of a raw device is destroyed: write destructive: true when that is meant")
         if raw and self.serial is None and not (self.device or "").startswith(BY_ID):

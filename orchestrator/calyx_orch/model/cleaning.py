@@ -38,10 +38,10 @@ class Freed:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """One guest after a clean. `trouble`: it could not be looked at, and why; else what was found there.
+    """One guest after a clean. `trouble`: it could not be looked at to the end, and why; the rest is what is known all the same.
 
     `removed` are those of `found` that are gone (or would be: `dry_run`), `kept` what is not ours to remove now, `failed` what
-    should be gone and is not. `agents` are executables of other versions, path and bytes.
+    should be gone and is not. `agents` are executables of other versions, path and bytes. `more`: not all that is there was told.
     """
 
     guest: str
@@ -52,6 +52,7 @@ class Cleaned:
     failed: tuple[Untouched, ...] = ()
     freed: tuple[Freed, ...] = ()
     agents: tuple[tuple[str, int], ...] = ()
+    more: bool = False
 
     @property
     def is_clean(self) -> bool:

@@ -44,7 +44,7 @@ class Connection:
 class Target:
     """A named place on a guest where I/O goes: a directory in which files are made, or a raw device.
 
-    `allow_ram`: a tmpfs is meant. `reserve_bytes` stay free on the directory's file system (None: `reserve_of`). A raw `device`
+    `allow_ram`: memory is meant. `reserve_bytes` stay free on the directory's file system (None: `reserve_of`). A raw `device`
     is overwritten; its path is a device node, or `serial:TEXT`; `serial` is what its serial number must be (None: not said).
     """
 

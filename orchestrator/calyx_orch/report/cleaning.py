@@ -57,10 +57,11 @@ FIELDS: tuple[Field[Cleaned], ...] = (
 def _lines(one: Cleaned) -> list[tuple[str, str]]:
     """What is told of one guest, each line with its style."""
     name = one.guest
-    if one.trouble:
-        return [(f"{name}: not cleaned: {one.trouble}", "red")]
     verb = "would remove" if one.dry_run else "removed"
-    lines = []
+    how = "not cleaned to the end" if one.removed or one.kept or one.failed else "not cleaned"
+    lines = [(f"{name}: {how}: {one.trouble}", "red")] if one.trouble else []
+    if one.more:
+        lines.append((f"{name}: there is more than was told: run this again after a clean", "yellow"))
     for left in one.removed:
         of = f", of run {left.run} of {left.by or 'somebody'}" if left.run else ""
         what = f"{wording.count_of(left.files, 'file')}, {wording.size(left.bytes)}{of}"
@@ -87,7 +88,8 @@ def sentence(cleaned: Sequence[Cleaned]) -> str:
     if removed or agents:
         some = sum(bool(one.removed or one.agents) for one in cleaned)
         files, size = sum(left.files for left in removed), wording.size(sum(left.bytes for left in removed))
-        count = f"{len(removed)} {'directory' if len(removed) == 1 else 'directories'}"
+        least = "at least " if any(one.more for one in cleaned) else ""
+        count = f"{least}{len(removed)} {'directory' if len(removed) == 1 else 'directories'}"
         text = f"{verb} {count} with {wording.count_of(files, 'file')} ({size}) on {some} of {guests}"
         text += f", and {wording.count_of(agents, 'old agent')}" if agents else ""
     elif any(one.failed for one in cleaned):
@@ -95,7 +97,7 @@ def sentence(cleaned: Sequence[Cleaned]) -> str:
     else:
         looked = sum(not one.trouble for one in cleaned)
         where = guests if looked == len(cleaned) else f"{looked} of {guests}"
-        text = f"Nothing is left by the dead on {where}" if looked else "Nothing was cleaned"
+        text = f"Nothing is left by the dead on {where}" if looked else "No guest told that it was cleaned"
     kept = [one.guest for one in cleaned if one.kept]
     bad = [one.guest for one in cleaned if not one.is_clean]
     text += f"; something stays on {facts.names(kept)}" if kept else ""

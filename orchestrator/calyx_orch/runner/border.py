@@ -98,10 +98,11 @@ def _all(shape: Shape, names: str) -> dict[str, Shape]:
 CLOCK = Keys({"source": text, "cost_ns": number, "resolution_ns": number})
 PATH_FACTS = Keys(
     {
-        **_all(text, "path why fs_type mount mount_options source device scheduler write_cache model"),
+        **_all(text, "path why fs_type fs_uuid mount mount_options source device scheduler write_cache model"),
         **_all(flag, "exists is_dir writable is_block is_fuse is_ram rotational"),
         **_all(number, "free_bytes free_inodes total_inodes total_bytes logical_block_size physical_block_size queue_depth io_poll"),
         "stale": Each(text),
+        "disk": Keys(_all(text, "number serial wwid uuid backing_file") | _all(number, "size_bytes")),
         "block": Keys(_all(text, "node serial wwid refused") | _all(number, "size_bytes") | _all(flag, "discard")),
     },
     needed=("path",),
@@ -133,7 +134,7 @@ PREPARED = Keys(
 WHY = Each(Keys({"path": text, "why": text}))
 CLEANED = Keys(
     {
-        "removed": Each(text), "failed": WHY, "kept": WHY, "list": flag, "more": flag,
+        "removed": Each(text), "failed": WHY, "kept": WHY, "list": flag, "more": flag, "stay": number,
         "found": Each(Keys({**_all(text, "path kind run by"), **_all(number, "since_s pid files bytes")}, needed=("path",))),
         "freed": Each(Keys({**_all(text, "path mount discard"), "bytes": number}, needed=("path",))),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calyx_agent import executables as shipped
@@ -21,6 +22,7 @@ from calyx_orch.runner.session import Session
 CLEAN_WITHIN_S = 120.0  # much may be left, and a file system takes its time to free it
 LEASE_MS = 300_000  # a guest on which removing takes long hears nothing meanwhile
 ASKED_MAX = 100  # as often as not all of it fits into one answer
+COUNTS = frozenset({"since_s", "pid", "files", "bytes"})
 
 
 async def clean(
@@ -40,44 +42,75 @@ async def clean(
 
 
 async def _clean(guest: Guest, pool: transport.Pool, *, dry_run: bool, agents: bool) -> Cleaned:
-    way = await transport.connect(guest.connection, pool=pool)
+    """What was cleaned before something went wrong is told with the trouble."""
+    answers: list[Mapping[str, Any]] = []
     try:
-        agent = await deploy.deploy(way, guest, borrowed=True)
-        session = Session(guest, agent)
-        session.start()
+        way = await transport.connect(guest.connection, pool=pool)
         try:
-            await session.send("lease", (("ms", LEASE_MS),))
-            answers = await _ask(session, dry_run=dry_run)
+            await _by_agent(guest, way, answers, dry_run=dry_run)
+            cleaned = of_answers(guest.name, answers, dry_run=dry_run)
+            if not agents:
+                return cleaned
+            old, kept, failed = await old_agents.remove(way, guest, shipped.available(), dry_run=dry_run)
+            return replace(cleaned, kept=cleaned.kept + kept, failed=cleaned.failed + failed, agents=old)
         finally:
-            await session.close()
-            await deploy.give_back(way, agent)
-        cleaned = of_answers(guest.name, answers, dry_run=dry_run)
-        if not agents:
-            return cleaned
-        old, kept, failed = await old_agents.remove(way, guest, shipped.available(), dry_run=dry_run)
-        return Cleaned(
-            guest.name, dry_run, removed=cleaned.removed, kept=cleaned.kept + kept, failed=cleaned.failed + failed,
-            freed=cleaned.freed, agents=old,
-        )  # fmt: skip
+            await way.close()
+    except CalyxError as error:
+        return replace(of_answers(guest.name, answers, dry_run=dry_run), trouble=clipped(str(error)))
+
+
+async def _by_agent(guest: Guest, way: transport.Transport, answers: list[Mapping[str, Any]], *, dry_run: bool) -> None:
+    agent = await deploy.deploy(way, guest, borrowed=True)
+    session = Session(guest, agent)
+    session.start()
+    try:
+        await session.send("lease", (("ms", LEASE_MS),))
+        await _ask(session, answers, dry_run=dry_run)
     finally:
-        await way.close()
+        await session.close()
+        await deploy.give_back(way, agent)
 
 
-async def _ask(session: Session, *, dry_run: bool) -> list[Mapping[str, Any]]:
-    """All answers, until the agent has told all; a list that cannot be told whole ends with what fits."""
+async def _ask(session: Session, answers: list[Mapping[str, Any]], *, dry_run: bool) -> None:
+    """Add all answers, until the agent has told all: each question skips what stayed by the answers before."""
     directories = [target.path for target in session.guest.targets if not target.device]
     if not directories:  # work directories are looked for with any
         directories = [posixpath.dirname(str(session.agent.hello["path"]))]
     pairs: list[tuple[str, str | int]] = [*(("path", path) for path in directories), ("list", int(dry_run))]
-    answers: list[Mapping[str, Any]] = []
-    while len(answers) < ASKED_MAX:
-        arrival = await session.ask("clean", pairs, answer="cleaned", timeout_s=CLEAN_WITHIN_S)
-        answers.append(border.checked(arrival.message, "clean"))
-        if "found" not in answers[-1]:
+    skip, more = 0, True
+    while more and len(answers) < ASKED_MAX:
+        arrival = await session.ask("clean", [*pairs, ("skip", skip)], answer="cleaned", timeout_s=CLEAN_WITHIN_S)
+        answer = _checked(arrival.message, answers)
+        if "found" not in answer:
             raise AgentError("the agent on this guest is too old to clean", step="clean")
-        if not answers[-1].get("more") or dry_run or not answers[-1].get("removed"):
-            break
-    return answers
+        answers.append(answer)
+        stay = int(answer.get("stay") or 0)
+        more = bool(answer.get("more")) and (stay > skip or bool(answer.get("removed")))
+        skip = stay
+
+
+def _checked(message: Mapping[str, Any], answers: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The answer; of one that makes no sense what was removed by it is kept, since that was done."""
+    message = {key: _counted(value) if key in ("found", "freed") else value for key, value in message.items()}
+    try:
+        return border.checked(message, "clean")
+    except AgentError:
+        removed = message.get("removed")
+        gone = [one for one in removed[: border.LIST_MAX] if not border.text(one)] if isinstance(removed, list) else []
+        answers.append({"removed": gone})
+        raise
+
+
+def _counted(entries: Any) -> Any:
+    """The entries of a list without what should be a count and is none: a record may hold anything. Pure."""
+    if not isinstance(entries, list):
+        return entries
+    return [
+        {key: None if key in COUNTS and border.number(value) else value for key, value in entry.items()}
+        if isinstance(entry, dict)
+        else entry
+        for entry in entries
+    ]
 
 
 def of_answers(guest: str, answers: Sequence[Mapping[str, Any]], *, dry_run: bool) -> Cleaned:
@@ -85,6 +118,8 @@ def of_answers(guest: str, answers: Sequence[Mapping[str, Any]], *, dry_run: boo
     gone = {path for answer in answers for path in answer.get("removed") or ()}
     found = [_leftover(entry) for answer in answers for entry in answer.get("found") or ()]
     removed = tuple(dict.fromkeys(one for one in found if dry_run or one.path in gone))
+    untold = gone - {one.path for one in found}
+    removed += tuple(_leftover({"path": path}) for path in sorted(untold))
     kept = dict.fromkeys(_untouched(entry) for answer in answers for entry in answer.get("kept") or ())
     failed = dict.fromkeys(_untouched(entry) for answer in answers for entry in answer.get("failed") or ())
     freed: dict[tuple[str, str, str | None], int] = {}
@@ -95,6 +130,7 @@ def of_answers(guest: str, answers: Sequence[Mapping[str, Any]], *, dry_run: boo
     return Cleaned(
         guest, dry_run, removed=removed, kept=tuple(kept), failed=tuple(failed),
         freed=tuple(Freed(path, mount, count, discard) for (path, mount, discard), count in freed.items() if count),
+        more=bool(answers and answers[-1].get("more")),
     )  # fmt: skip
 
 

@@ -219,6 +219,8 @@ def raw_device_problems(layout: Layout, entry: Mapping[str, Any]) -> list[str]:
         return [
             f"{layout.path} is {block.get('node')} with {has}, not {layout.serial}: it is another disk than the inventory means"
         ]
+    if entry.get("is_ram") and not layout.allow_ram:
+        return [f"{block.get('node')} is RAM, not a disk: give another device, or set allow_ram: true on the target"]
     size = block.get("size_bytes")
     if isinstance(size, int) and size < layout.size_bytes:
         needs, has = units.format_bytes(layout.size_bytes), units.format_bytes(size)
