@@ -15,30 +15,22 @@ from calyx_orch.analysis.validity import REBOOTED
 from calyx_orch.errors import RefusedError
 from calyx_orch.model import Found, Inventory, Measurement, Pin, Plan, Resumed
 from calyx_orch.plan.standing import Standing
+from calyx_orch.runner import identity
 from calyx_orch.runner.session import Session
 
-GUEST_FACTS = {  # key -> how it is called to the user
-    "machine_id": "machine id",
-    "kernel": "kernel",
-    "arch": "architecture",
-    "cpus": "number of CPUs",
-    "hypervisor": "hypervisor",
-    "clocksource": "clock source",
-}
-PATH_FACTS = {
-    "fs_type": "file system",
-    "mount_options": "mount options",
-    "total_bytes": "size of the file system",
-    "logical_block_size": "logical block size",
-    "physical_block_size": "physical block size",
-    "rotational": "rotational",
-    "scheduler": "I/O scheduler",
-    "write_cache": "write cache",
-    "queue_depth": "queue depth",
-    "model": "disk model",
-}
-SETUP_FACTS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "iopoll", "huge", "numa", "psync")
-SIZED = ("ext2", "ext3", "ext4", "xfs")  # file systems whose size is fixed; of others it changes with what lies on them
+SETUP_FACTS = (
+    "took",
+    "sqpoll",
+    "fixed_files",
+    "fixed_buffers",
+    "refill",
+    "direct",
+    "iopoll",
+    "huge",
+    "transparent_huge",
+    "numa",
+    "psync",
+)
 REACHED_BY = (
     "connection",
     "labels",
@@ -85,7 +77,7 @@ def refuse_others(earlier: Earlier, sessions: Sequence[Session]) -> None:
             agent = str(session.agent.hello.get("sha256", ""))
             found = [
                 *_agent(earlier.standing.agents.get(name), agent),
-                *differences(earlier.facts.get(name, {}), session.facts),
+                *identity.differences(earlier.facts.get(name, {}), session.facts),
             ]
             lines += [f"guest {name}: {one}" for one in found]
     _refuse(lines)
@@ -125,29 +117,6 @@ def _agent(before: str | None, now: str) -> list[str]:
         return []
     return [
         f"agent sha256 was {before[:12]}, is {now[:12]}: the engine is another (was calyx-orch updated in between?)"
-    ]
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What would mix figures, as sentences. What either side does not say is not compared."""
-    found = _of(GUEST_FACTS, before, now, "")
-    fio = [_object(side.get("fio")).get("version") for side in (before, now)]
-    if fio[0] and fio[0] != fio[1]:
-        found.append(f"fio was {fio[0]}, is {fio[1] or 'missing'}")
-    paths = {entry.get("path"): entry for entry in _objects(now.get("paths"))}
-    for entry in _objects(before.get("paths")):
-        keys = {
-            key: words for key, words in PATH_FACTS.items() if key != "total_bytes" or entry.get("fs_type") in SIZED
-        }
-        found += _of(keys, entry, paths.get(entry.get("path"), {}), f" of {entry.get('path')}")
-    return found
-
-
-def _of(keys: Mapping[str, str], before: Mapping[str, Any], now: Mapping[str, Any], where: str) -> list[str]:
-    return [
-        f"{words}{where} was {before[key]}, is {now[key]}"
-        for key, words in keys.items()
-        if before.get(key) is not None and now.get(key) is not None and before[key] != now[key]
     ]
 
 
@@ -217,11 +186,3 @@ def inventory_differences(ours: Inventory, other: Inventory) -> list[str]:
 def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 120 else text[:117] + "..."
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

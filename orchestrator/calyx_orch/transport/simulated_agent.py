@@ -324,4 +324,8 @@ def _path_facts(path: str) -> dict[str, Any]:
         "free_bytes": 1 << 40, "free_inodes": 1 << 20, "total_inodes": 1 << 21, "total_bytes": 2 << 40,
         "logical_block_size": 512, "physical_block_size": 4096, "rotational": False, "scheduler": "none",
         "write_cache": "write back", "queue_depth": 128, "model": None, "is_ram": False,
+        "fs_uuid": "5" * 32,
+        "disk": {
+            "number": "254:0", "size_bytes": 3 << 40, "serial": None, "wwid": None, "uuid": None, "backing_file": None,
+        },
     }  # fmt: skip
