@@ -99,6 +99,29 @@ def standing(
     )
 
 
+def strangers(plan: Plan, kept: frozenset[int], measurements: Iterable[Measurement]) -> list[str]:
+    """Measurements of rounds that stand and are not what the plan's round of that number measures, as sentences."""
+    rounds = {one.index: one for one in (*plan.conditioning, *plan.rounds)}
+    found = []
+    for one in measurements:
+        if one.round_index not in kept:
+            continue  # it is put aside
+        what = f"round {one.round_index + 1} of guest {one.guest}"
+        round_ = rounds.get(one.round_index)
+        if round_ is None or one.guest not in round_.guests:
+            found.append(f"{what} is not in the plan")
+            continue
+        pairs = (
+            ("workload", one.workload, round_.workload.name),
+            ("engine", one.engine, round_.engine),
+            ("target", one.target, round_.target),
+            ("block", one.block, round_.block),
+            ("load", one.load, round_.load_name),
+        )
+        found += [f"{what} has {key} {has}, in the plan it is {wanted}" for key, has, wanted in pairs if has != wanted]
+    return found
+
+
 def _from_a_whole_block(rounds: Sequence[Round], last: int) -> tuple[Round, ...]:
     """The rounds after `last`, and those before that share their block with one of them."""
     at = next((at for at, one in enumerate(rounds) if one.index > last), len(rounds))

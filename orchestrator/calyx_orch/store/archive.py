@@ -40,6 +40,7 @@ from calyx_orch.analysis import vm_hosts
 from calyx_orch.documents.spread import spread
 from calyx_orch.errors import FolderError, FormatError, UsageError
 from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Resumed, Round, RunRecord
+from calyx_orch.store import digests
 
 UNFIT_MAX = 4000  # characters of a journal entry that is no strict JSON
 
@@ -81,6 +82,7 @@ class RunFolder:
             os.close(self._journal)
             raise UsageError(f"the run in {path} is still going on: {_controller(path)} is at work on it")
         self._measurements = _open_private(path / "measurements.jsonl", os.O_APPEND)
+        self._kept: dict[str, str] = {}  # document -> digest of what this controller wrote
         self._unflushed: list[Path] = []  # answers that were written and may not have reached the disk
 
     @classmethod
@@ -103,8 +105,8 @@ class RunFolder:
                 f"cannot make the run folder {folder}: {error.strerror}; name another with --out"
             ) from error
         try:
-            _write(folder / "plan.json", planning.to_json(plan))
-            _write(folder / "inventory.yaml", plan.inventory.text)
+            run.keep_plan(plan)
+            run._keep("inventory.yaml", plan.inventory.text)
             run.finish(status="running", outcomes=(), notes=())
         except FolderError as error:
             run.close()
@@ -115,8 +117,8 @@ class RunFolder:
     def reopen(cls, path: Path) -> tuple[RunFolder, RunRecord, tuple[Entry, ...]]:
         """A run whose controller ended, to be continued: the folder, what is in it, and its journal.
 
-        Of the journal and the measurements a last line that is not whole is cut off. Raises UsageError when there is no run, or
-        when it is still going on.
+        Of the journal and the measurements a last line that is not whole is cut off. Raises UsageError when there is no run, when it
+        is still going on, or when one of its documents is not what the journal says.
         """
         if not (path / "run.json").is_file():
             raise UsageError(f"{path} is not a run folder: it holds no run.json")
@@ -131,7 +133,9 @@ class RunFolder:
                     _cut_torn_lines(path / name, is_whole)
                 for torn in path.glob("*.tmp"):
                     torn.unlink()
-            return run, _read(path), journal(path)
+            entries = journal(path)
+            digests.refuse_changed(path, entries)
+            return run, _read(path), entries
         except BaseException:
             run.close()
             raise
@@ -171,15 +175,25 @@ class RunFolder:
 
     def keep_plan(self, plan: Plan) -> None:
         """Write the plan anew, with what was decided on the way: set-ups, buffers, rounds of searches."""
-        _write(self.path / "plan.json", planning.to_json(plan))
+        self._keep("plan.json", planning.to_json(plan))
 
     def keep_found(self, found: Iterable[Found]) -> None:
         """Write what the searches found."""
-        _write(self.path / "found.json", _FOUND.dump_json(tuple(found), indent=1).decode())
+        self._keep("found.json", _FOUND.dump_json(tuple(found), indent=1).decode())
 
     def keep_facts(self, facts: Mapping[str, Mapping[str, Any]]) -> None:
         """Write what the guests said of themselves."""
-        _write(self.path / "facts.json", spread(facts, 2, default=_plain))
+        self._keep("facts.json", spread(facts, 2, default=_plain))
+
+    def _keep(self, name: str, text: str) -> None:
+        """Write a document, its digest in the journal before and after, so that a resume knows whether it was changed since."""
+        sha256 = digests.digest(_bytes(text))
+        if self._kept.get(name) == sha256:
+            return  # it is there
+        self.note(digests.KEEPING, time.monotonic_ns(), sync=True, file=name, sha256=sha256)
+        _write(self.path / name, text)
+        self.note(digests.KEPT, time.monotonic_ns(), file=name, sha256=sha256)
+        self._kept[name] = sha256
 
     def keep_answers(self, round_: Round, guest: str, answers: Answers) -> None:
         """Write one guest's raw answers to one round."""
@@ -381,8 +395,12 @@ def _open_private(path: Path, flags: int) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="backslashreplace")
+
+
 def _append(descriptor: int, text: str, *, sync: bool) -> None:
-    data = text.encode(errors="backslashreplace")
+    data = _bytes(text)
     while data:
         data = data[os.write(descriptor, data) :]
     if sync:
