@@ -17,8 +17,10 @@ from calyx_agent import executables as shipped
 from calyx_orch import engines, runner
 from calyx_orch import plan as planning
 from calyx_orch.analysis import summary, verdict
+from calyx_orch.commands import resume as command
+from calyx_orch.commands.judging import Limits
 from calyx_orch.commands.resume import Reopened, reopen
-from calyx_orch.commands.run import exit_code
+from calyx_orch.commands.run import RunOptions, exit_code
 from calyx_orch.errors import RefusedError, UsageError
 from calyx_orch.model import (
     Baselines,
@@ -284,6 +286,13 @@ CHANGES = [
     ({"machine_id": "f" * 32}, "machine id was"),
     ({"paths": {"fs_type": "xfs"}}, "file system of /data was ext4, is xfs"),
     ({"paths": {"scheduler": "mq-deadline"}}, "I/O scheduler of /data was none, is mq-deadline"),
+    (
+        {"paths": {"disk": {"number": "254:16", "size_bytes": 3 << 40}}},
+        "device number of the disk of /data was 254:0, is 254:16",
+    ),
+    ({"paths": {"disk": {"size_bytes": 1 << 40}}}, "size of the disk of /data was"),
+    ({"paths": {"disk": {"serial": "B"}}}, "serial number of the disk of /data was not known, is B"),
+    ({"paths": {"fs_uuid": "6" * 32}}, "uuid of the file system of /data was"),
     ({"paths": {"total_bytes": 1 << 40}}, "size of the file system of /data was"),
 ]
 
@@ -303,6 +312,56 @@ def test_a_guest_that_is_another_thing_refuses(
     assert [one["event"] for one in archive.journal(path)][-2:] != ["prepared", "prepared"]
     resumed(path)
     assert archive.read(path).status == "finished"
+
+
+@pytest.mark.parametrize("name", ["plan.json", "inventory.yaml", "facts.json"])
+def test_a_document_that_was_edited_refuses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds of 4 KiB and of 64 KiB would be averaged in one row; once it is put back the run can be resumed."""
+    path = killed_at("done", 4, plan_for("good1", **PLAN), tmp_path, monkeypatch)
+    before, journal = (path / name).read_text(), (path / "journal.jsonl").read_bytes()
+    edited = before.replace("4096", "65536") if name != "inventory.yaml" else before + "# edited"
+    assert edited != before
+    (path / name).write_text(edited)
+    with pytest.raises(UsageError, match=f"(?s)not resumed.*{name} is not what it was"):
+        reopen(path)
+    assert (path / "journal.jsonl").read_bytes() == journal
+    (path / name).write_text(before)
+    resumed(path)
+    assert archive.read(path).status == "finished"
+
+
+def test_measurements_that_are_not_those_of_the_plan_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of another run: each is held against the round of its number."""
+    path = killed_at("done", 4, plan_for("good1", **PLAN), tmp_path, monkeypatch)
+    lines = path / "measurements.jsonl"
+    before = lines.read_text()
+    head, *rest = before.splitlines(keepends=True)
+    for changes, says in (
+        ({"workload": "randwrite"}, "has workload randwrite, in the plan it is randread"),
+        ({"engine": "fio-libaio"}, "has engine fio-libaio, in the plan it is fio-io_uring"),
+        ({"block": 7}, "has block 7, in the plan it is 0"),
+        ({"guest": "good9"}, "of guest good9 is not in the plan"),
+    ):
+        own = head if "guest" in changes else ""  # a round without its guest's answer does not stand
+        lines.write_text(own + json.dumps({**json.loads(head), **changes}) + "\n" + "".join(rest))
+        with pytest.raises(UsageError, match=f"round 1 .*{says}"):
+            reopen(path)
+    lines.write_text(before)
+    resumed(path)
+    assert archive.read(path).status == "finished"
+
+
+def test_a_limit_that_cannot_be_read_is_said_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = killed_at("done", 4, plan_for("good1", **PLAN), tmp_path, monkeypatch)
+    before = (path / "measurements.jsonl").read_bytes()
+    for limits in (Limits(budgets=("nonsense",)), Limits(against=str(tmp_path / "none"), store=str(tmp_path / "s.db"))):
+        with pytest.raises(UsageError):
+            command.resume(path, None, RunOptions(quiet=True, limits=limits))
+    assert (path / "measurements.jsonl").read_bytes() == before
+    assert archive.read(path).status == "interrupted"
+    resumed(path)  # nobody holds it
 
 
 def test_another_agent_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

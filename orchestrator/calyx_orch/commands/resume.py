@@ -11,10 +11,11 @@ from pathlib import Path
 
 from calyx_orch import inventory as inventories
 from calyx_orch import runner, sources, transport, workloads
+from calyx_orch.commands import judging
 from calyx_orch.commands import run as running
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Inventory, Plan, RunRecord
-from calyx_orch.plan.standing import Standing, standing
+from calyx_orch.plan.standing import Standing, standing, strangers
 from calyx_orch.report import screen
 from calyx_orch.store import archive
 
@@ -33,11 +34,14 @@ def resume(path: Path, inventory: str | None, options: running.RunOptions) -> in
     """Measure what the run in folder `path` lacks. Returns the exit code.
 
     `inventory` says anew how its guests are reached; without it the run's own copy holds. Raises UsageError when nothing is
-    missing, the run is still going on, or the inventory is another one.
+    missing, the run is still going on, the inventory is another one, a document of the run folder was changed, or a limit cannot
+    be read; nothing was measured then.
     """
     console = screen.console(stderr=options.as_json)
     run = reopen(path, inventory)
     try:
+        ours = run.plan.inventory
+        judging.check(options.limits, ours.source or ours.name)  # after hours is no time to ask
         console.print(run.says, soft_wrap=True, markup=False)
         passphrases = transport.unlock(guest.connection for guest in run.plan.inventory.guests)
     except BaseException:
@@ -55,6 +59,7 @@ def reopen(path: Path, inventory: str | None = None) -> Reopened:
         there = standing(
             record.plan, entries, record.measurements, record.found, is_finished=record.status == "finished"
         )
+        _refuse_strangers(record, there)
         if there.is_complete and record.status == "finished":
             again = f"`calyx-orch report {shlex.quote(str(path))}` draws it again"
             raise UsageError(f"{path}: nothing is missing, all that could be measured was; {again}")
@@ -76,6 +81,17 @@ def reopen(path: Path, inventory: str | None = None) -> Reopened:
         raise
     note = "" if inventory is not None else _changed(record)
     return Reopened(folder, plan, earlier, _says(record, there) + note)
+
+
+def _refuse_strangers(record: RunRecord, there: Standing) -> None:
+    found = strangers(record.plan, there.kept, record.measurements)
+    if found:
+        more = [f"and {len(found) - 20} more"] if len(found) > 20 else []
+        raise UsageError(
+            f"not resumed: measurements of {record.folder} are not those of its plan:\n  "
+            + "\n  ".join([*found[:20], *more])
+            + "\nput back the measurements that were there, or begin a new run"
+        )
 
 
 def _says(record: RunRecord, there: Standing) -> str:
