@@ -23,16 +23,20 @@ async def test_a_run_is_stored_and_held_to_its_budgets(tmp_path: Path) -> None:
         (tmp_path / "second").mkdir()
         kept = await run(text, tmp_path / "first", "--store", store, "--budget", "randread.iops>10")
         junit = tmp_path / "limits.xml"
-        words = ("--budget", "randread.iops>1_000_000", "--budget", "nothing.p99<1s", "--junit", str(junit))
+        words = ("--budget", "randread.iops>1_000_000", "--budget", "randread.p99.9<1s", "--junit", str(junit))
+        mistyped = await run(text, tmp_path, "--store", store, "--budget", "nothing.p99<1s")
         broken = await run(text, tmp_path / "second", "--store", store, *words)
     assert kept.status == 0, kept.out + kept.err
-    assert "limits: 2 of 2 findings kept" in kept.out
+    assert "limits: 2 of 2 limits kept" in kept.out
     assert broken.status == 1, broken.out + broken.err
     assert broken.out.count("broken: randread.iops>1_000_000: guest") == 2
-    assert "unknown: nothing.p99<1s: the run: no workload nothing by calyx is in this run" in broken.out
+    assert broken.out.count("unknown: randread.p99.9<1s: guest") == 2
+    assert broken.out.rstrip().splitlines()[-1].startswith("2 of 4 limits broken, 2 could not be judged. ")
+    assert (mistyped.status, mistyped.folder.exists()) == (2, False)
+    assert "no workload nothing by calyx is planned; there are randread" in mistyped.err
     suite = ET.parse(junit).getroot().find("testsuite")
     assert suite is not None
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("5", "2", "1")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "2", "2")
     opened = database.open_store(store)
     assert [row.folder for row in opened.runs()] == [str(broken.folder), str(kept.folder)]
     opened.close()

@@ -81,9 +81,9 @@ def test_a_run_is_named_by_the_beginning_of_its_id(store: database.Store, record
     assert store.find("night-012").run_id == "night-012"
     assert store.find("night-01").run_id == "night-012"
     assert store.find("latest").run_id == "night-012"
-    with pytest.raises(UsageError, match="3 runs begin so"):
+    with pytest.raises(UsageError, match="the beginning of 3 runs"):
         store.find("night")
-    with pytest.raises(UsageError, match="no run begins so"):
+    with pytest.raises(UsageError, match="'day' names no run"):
         store.find("day")
 
 

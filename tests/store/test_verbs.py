@@ -86,7 +86,7 @@ def test_list_and_show_find_what_was_indexed(home: Path) -> None:
     shown = calyx(home, "show", "night-01")
     assert "hv1" in shown.stdout
     assert "randread-4k" in shown.stdout
-    assert calyx(home, "show", "night-1").stderr.startswith("'night-1' names no run: 10 runs begin so")
+    assert calyx(home, "show", "night-1").stderr.startswith("'night-1' is the beginning of 10 runs: write more of it")
 
 
 def test_a_folder_is_indexed_and_one_that_is_broken_does_not_keep_out_the_others(home: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from calyx_orch.analysis import compare, sides, significance
 from calyx_orch.analysis.comparability import differences
-from calyx_orch.analysis.rounds import played
+from calyx_orch.analysis.histogram import percentile_or_none
+from calyx_orch.analysis.rounds import latencies, played
 from calyx_orch.errors import UsageError
 from calyx_orch.model import LoadMode, Measurement, RunRecord, Series
 from report_records import run_record
@@ -214,3 +215,22 @@ def test_a_fact_that_all_share_names_others_to_compare_by(record: RunRecord) -> 
         sides.by_fact(record, "kernel")
     with pytest.raises(UsageError, match="no guest says what its rack is"):
         sides.by_fact(record, "rack")
+
+
+def test_a_latency_is_shown_as_in_the_tables_and_not_as_a_mean_of_percentiles(record: RunRecord) -> None:
+    found = compare.compare(sides.by_fact(record, "engine"), fact="engine")
+    by_engine = {side.name: side for side in found.sides}
+    units = sides.units_of(by_engine["calyx"], played(record))["data", "randread-4k", "", "together"]
+    merged = latencies([figure for unit in units for figure in unit.figures])
+    assert row(found, "P99").reference_value == percentile_or_none(merged, 99.0)
+
+
+def test_runs_with_other_numbers_of_guests_at_once_are_at_different_load(record: RunRecord) -> None:
+    """A guest that one run lost left its part of the disk to the others: no verdict, and it is named."""
+    all_rounds = {m.round_index for m in record.measurements}
+    shared = [guest.name for guest in record.plan.inventory.guests if guest.name != "hv2-vm02"]
+    lost = without(record, "hv2-vm02", *all_rounds)
+    found = compare.compare([sides.of_run("whole", record, shared), sides.of_run("lost", lost, shared)])
+    assert {one.verdict for one in found.rows} == {"at different load"}
+    assert "3 guests ran at once on what these share, in whole 4" in row(found, "throughput", engine="calyx").note
+    assert "measured in whole and not compared, as not every run has them: hv2-vm02" in found.notes

@@ -16,15 +16,25 @@ from calyx_orch import units
 from calyx_orch.analysis.compare import NOT_ENOUGH, OTHER_LOAD, WORSE, Comparison, ComparisonRow
 from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.errors import UsageError
+from calyx_orch.model import Plan
 
 KEPT, BROKEN, UNKNOWN = "kept", "broken", "unknown"
 _FORM = re.compile(
     r"^(?:(?P<engine>[\w-]+):)?(?P<workload>[^<>]+?)\.(?P<metric>p99\.9|[a-z0-9_]+)\s*(?P<sign>[<>])\s*(?P<limit>.+)$"
 )
 
+_COUNT = re.compile(r"^[0-9]+(_[0-9]{3})*(\.[0-9]+)?$", re.ASCII)
+
 
 def _count(text: str) -> float:
-    return float(text.replace("_", "").replace(",", ""))
+    if not _COUNT.match(text):
+        raise ValueError(f"{text!r} is no count: write digits, such as 50000 or 50_000")
+    return float(text.replace("_", ""))
+
+
+def _ratio_in_percent(text: str) -> float:
+    """A CV has no upper end: a throughput that comes in bursts varies by several times its mean."""
+    return units.parse_percent(text, example="20%", most=None)
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ MEASURES = {
     "p50": Measure(lambda row: row.p50_ns, units.parse_latency, units.format_latency),
     "p99": Measure(lambda row: row.p99_ns, units.parse_latency, units.format_latency),
     "p99.9": Measure(lambda row: row.p999_ns, units.parse_latency, units.format_latency),
-    "cv": Measure(lambda row: row.cv_within_run, units.parse_percent, lambda value: units.format_percent(100 * value)),
+    "cv": Measure(lambda row: row.cv_within_run, _ratio_in_percent, lambda value: units.format_percent(100 * value)),
     "cpu_per_io": Measure(lambda row: row.cpu_ns_per_io, units.parse_latency, units.format_latency),
 }
 
@@ -80,7 +90,24 @@ def parse(text: str) -> Budget:
         limit = MEASURES[found["metric"]].parse(found["limit"].strip())
     except ValueError as error:
         raise UsageError(f"budget {text!r}: {error}") from error
+    if limit <= 0:
+        raise UsageError(f"budget {text!r}: a limit of 0 is kept or broken by everything")
     return Budget(text, found["engine"] or "calyx", found["workload"], found["metric"], found["sign"] == "<", limit)
+
+
+def misses(budgets: Sequence[Budget], plan: Plan) -> tuple[str, ...]:
+    """A sentence for each budget that no round of the plan is about: a mistyped name must not pass for a kept budget."""
+    there = {(round_.engine, round_.workload.name) for round_ in plan.rounds}
+    told = []
+    for budget in budgets:
+        if not any(engine == budget.engine and fnmatch.fnmatchcase(name, budget.workload) for engine, name in there):
+            mine = sorted({name for engine, name in there if engine == budget.engine}) or sorted(
+                {engine for engine, _ in there}
+            )
+            told.append(
+                f"budget {budget.text!r}: no workload {budget.workload} by {budget.engine} is planned; there are {', '.join(mine)}"
+            )
+    return tuple(told)
 
 
 def findings(budgets: Sequence[Budget], summary: Summary) -> tuple[Finding, ...]:
@@ -124,7 +151,8 @@ def _regression(row: ComparisonRow, max_regression: float) -> Finding:
     about = f"{row.workload} {row.target} {row.load} {row.engine}: {row.metric}"
     ratio = row.effect.ratio
     if row.verdict in (NOT_ENOUGH, OTHER_LOAD) or ratio is None:
-        return Finding(limit, about, UNKNOWN, f"{row.verdict}: {row.note}" if row.note else row.verdict)
+        said = row.note if row.note.startswith(row.verdict) else f"{row.verdict}: {row.note}"
+        return Finding(limit, about, UNKNOWN, said.removesuffix(": "))
     change = abs(ratio - 1.0)
     said = f"{100 * change:.3g} % {'more' if ratio > 1 else 'less'}, {row.verdict}"
     return Finding(limit, about, BROKEN if row.verdict == WORSE and change > max_regression else KEPT, said)

@@ -22,6 +22,7 @@ from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import Workload
 
 LEVEL = 0.05  # of all verdicts of a comparison together
+GUESTS_NAMED_MAX = 6
 EQUAL_LOAD = 0.05  # throughputs within 5 % are one load
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference found"
@@ -118,7 +119,12 @@ METRICS = (
 
 
 def figure_of(metric: Metric, units: Sequence[Unit]) -> float | None:
-    """The mean of a metric over units; None where no unit knows it."""
+    """A metric over units, as the tables of a run show it; None where no unit knows it.
+
+    A latency comes from the merged buckets of all units, anything else is the mean of the units.
+    """
+    if metric.is_latency:
+        return metric.figure(tuple(found for unit in units for found in unit.figures))
     return mean_known(metric.figure(unit.figures) for unit in units)
 
 
@@ -181,20 +187,23 @@ def _rows(
     shared = [(unit, others[unit.turn]) for unit in mine if unit.turn in others] if is_paired else []
     definition = _workload(side, workload)
     throughput: Effect | None = None
+    crowds = None if is_paired else (_crowd(side, key, mine), _crowd(reference, key, theirs))
     for metric in METRICS:
         if metric.name == "IOPS" and len(definition.block_sizes) == 1:
             continue  # throughput by another name: it would only cost the other rows their verdicts
         if is_paired:
-            pairs = [(metric.figure(a.figures), metric.figure(b.figures)) for a, b in shared]
-            effect = significance.paired(pairs)
-            values = [a for a, _ in pairs], [b for _, b in pairs]
-        else:
-            values = [metric.figure(unit.figures) for unit in mine], [metric.figure(unit.figures) for unit in theirs]
-            effect = significance.unpaired(*values)
+            mine, theirs = tuple(a for a, _ in shared), tuple(b for _, b in shared)
+        values = [metric.figure(unit.figures) for unit in mine], [metric.figure(unit.figures) for unit in theirs]
+        effect = significance.paired(list(zip(*values, strict=True))) if is_paired else significance.unpaired(*values)
         throughput = throughput or effect
         if effect.ratio is None and not any(value is not None for one in values for value in one):
             continue  # such as a P99.9 of too few I/Os: nothing to show on either side
         verdict, note = _verdict(metric, effect, throughput, definition, side, reference)
+        if effect.p is not None and crowds is not None and crowds[0] != crowds[1]:
+            verdict, note = (
+                OTHER_LOAD,
+                f"{crowds[0]} guests ran at once on what these share, in {reference.name} {crowds[1]}",
+            )
         yield ComparisonRow(
             side=side.name,
             reference=reference.name,
@@ -203,13 +212,24 @@ def _rows(
             engine=engine,
             load=load,
             metric=metric.name,
-            value=mean_known(values[0]),
-            reference_value=mean_known(values[1]),
+            value=figure_of(metric, mine),
+            reference_value=figure_of(metric, theirs),
             effect=effect,
             verdict=verdict,
             note=note,
             labels=definition.labels,
         )
+
+
+def _crowd(side: Side, key: Key, units: Sequence[Unit]) -> int:
+    """How many guests ran at once in the domains of the compared ones: what each of them had to share."""
+    domains = {guest.name: guest.domain for guest in side.record.plan.inventory.guests}
+    mine = {domains[found.measurement.guest] for unit in units for found in unit.figures}
+    rounds: dict[int, set[str]] = {}
+    for m in side.record.measurements:
+        if (m.target, m.workload, m.engine, m.load) == key and m.status == "ok" and domains.get(m.guest) in mine:
+            rounds.setdefault(m.round_index, set()).add(m.guest)
+    return max(map(len, rounds.values()), default=0)
 
 
 def _verdict(
@@ -278,6 +298,17 @@ def _notes(sides: Sequence[Side], units: Sequence[dict[Key, tuple[Unit, ...]]], 
         yield "some guests are in several of these groups and count on several sides"
     if fact == "guest" or any(len(side.guests) == 1 for side in sides):
         yield "for one guest the unit is the block, else the round"
+    for side in sides if not fact else ():
+        counted = {
+            found.measurement.guest
+            for mine in units[sides.index(side)].values()
+            for unit in mine
+            for found in unit.figures
+        }
+        measured = {m.guest for m in side.record.measurements if m.status == "ok"}
+        left = sorted(measured - counted | (counted - _in_all(units)))
+        if left:
+            yield f"measured in {side.name} and not compared, as not every run has them: {', '.join(left[:GUESTS_NAMED_MAX])}"
     lone = [side.name for side, mine in zip(sides, units, strict=True) if not mine]
     if lone:
         yield f"nothing was measured on {', '.join(lone)}"
@@ -285,3 +316,11 @@ def _notes(sides: Sequence[Side], units: Sequence[dict[Key, tuple[Unit, ...]]], 
         missing = sorted({key[1] for key in mine.keys() ^ units[0].keys()})
         if mine and units[0] and missing:
             yield f"not on both of {side.name} and {sides[0].name}, and left out: {', '.join(missing)}"
+
+
+def _in_all(units: Sequence[dict[Key, tuple[Unit, ...]]]) -> set[str]:
+    """The guests that every side measured."""
+    each = [
+        {found.measurement.guest for mine in one.values() for unit in mine for found in unit.figures} for one in units
+    ]
+    return set.intersection(*each) if each else set()

@@ -14,7 +14,7 @@ from calyx_orch.errors import UsageError
 
 @app.command(epilog=EXIT_CODES)
 def report(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's id, or `latest`.")],
     dashboard: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A dashboard YAML instead of the fleet's.")
     ] = None,
@@ -28,6 +28,7 @@ def report(
     json_: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, as `run --json` does, and draw no page.")
     ] = False,
+    store: StoreWord = None,
 ) -> None:
     """Draw the report page of a run again, or print its result as JSON."""
     from calyx_orch.commands import report as command
@@ -35,7 +36,9 @@ def report(
     if json_ and (dashboard is not None or out is not None):
         raise UsageError("--json draws no page: leave out --dashboard and --out, or --json")
     raise typer.Exit(
-        command.print_json(run_folder) if json_ else command.draw(run_folder, dashboard=dashboard, out=out)
+        command.print_json(run_, store=store)
+        if json_
+        else command.draw(run_, dashboard=dashboard, out=out, store=store)
     )
 
 
@@ -99,7 +102,9 @@ def list_(
 
 @app.command(epilog=EXIT_CODES)
 def show(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
+    run_: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run folder, a run's id or the beginning of it, or `latest`.")
+    ],
     scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage, guest or all.")] = "vm_host",
     store: StoreWord = None,
     json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
@@ -145,6 +150,8 @@ def history(
 
     given = {"name": name, "workload": workload, "engine": engine, "inventory": inventory}
     where = {key: value for key, value in given.items() if value is not None}
+    if inventory is not None and Path(inventory).exists():
+        where["inventory"] = str(Path(inventory).absolute())
     _with_page(html, dashboard)
     raise typer.Exit(
         command.show(metric, scope=scope, where=where, store=store, as_json=json_, html=html, dashboard=dashboard)
@@ -153,7 +160,9 @@ def history(
 
 @app.command(epilog=EXIT_CODES)
 def baseline(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run's id or the beginning of it, or `latest`.")],
+    run_: Annotated[
+        str, typer.Argument(metavar="RUN", help="A run folder, a run's id or the beginning of it, or `latest`.")
+    ],
     store: StoreWord = None,
 ) -> None:
     """Make a run what later runs of its inventory are held against (`run --against baseline`)."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.store import archive
@@ -33,7 +34,7 @@ def show(
     from calyx_orch.analysis import compare
     from calyx_orch.report import comparison
 
-    sides = _with_reference(_sides(_folders(runs, store), by), reference)
+    sides = _with_reference(_sides(naming.folders(runs, store), by), reference)
     found = compare.compare(sides, fact=by or "")
     _refuse_unlike(found)
     if html is not None:
@@ -50,30 +51,17 @@ def show(
     return EXIT_FINE
 
 
-def _folders(runs: Sequence[str], store: str | None) -> tuple[Path, ...]:
-    """The folder of each run. The store is opened only for a name that is no path."""
-    if all(_is_path(name) for name in runs):
-        return tuple(map(Path, runs))
-    from calyx_orch.store import database, indexing
-
-    opened = database.open_store(store)
-    try:
-        return tuple(Path(name) if _is_path(name) else indexing.run_of(opened, name) for name in runs)
-    finally:
-        opened.close()
-
-
-def _is_path(name: str) -> bool:
-    return "/" in name or Path(name).is_dir()
-
-
 def _sides(runs: Sequence[Path], by: str | None) -> tuple[Side, ...]:
     from calyx_orch.analysis import sides
 
     if by is None:
         if len(runs) < 2:
-            raise UsageError("name two runs, or one run and --by vm_host, storage, group, engine or a fact")
+            raise UsageError(
+                "name two runs, or one run and --by vm_host, storage, group, guest, engine, a label or a fact"
+            )
         records = [archive.read(run) for run in runs]
+        if len({record.run_id for record in records}) < len(records):
+            raise UsageError("these are one and the same run: compare it with another, or its parts --by a fact")
         names = _names(runs)
         shared = set.intersection(*({g.name for g in record.plan.inventory.guests} for record in records))
         if not shared:

@@ -35,7 +35,7 @@ def show(
         raise UsageError(f"there is no metric {metric!r}: choose {', '.join(METRICS)}")
     if scope not in SCOPES:
         raise UsageError(f"there is no scope {scope!r}: choose {', '.join(SCOPES)}")
-    opened = database.open_store(store)
+    opened = database.open_store(store, create=False)
     try:
         rows = opened.trend(METRICS[metric], scope=scope, where=where)
     finally:
@@ -62,11 +62,11 @@ def show(
 
 def set_baseline(run: str, *, store: str | None) -> int:
     """Make a run what later runs of its inventory are held against."""
-    from calyx_orch.store import database
+    from calyx_orch.store import database, indexing
 
     opened = database.open_store(store)
     try:
-        row = opened.find(run)
+        row = opened.find(indexing.id_of(opened, run))
         opened.set_baseline(row.inventory, row.run_id)
     finally:
         opened.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from calyx_orch.errors import EXIT_FINE, EXIT_MISSED, CalyxError, UsageError
-from calyx_orch.model import RunRecord
+from calyx_orch.model import Plan, RunRecord
 from calyx_orch.report.wording import count_of, printable
 
 if TYPE_CHECKING:
@@ -45,24 +45,59 @@ class Limits:
         return tuple(budgets.parse(text) for text in self.budgets)
 
 
-def check(limits: Limits, inventory: str) -> None:
-    """Raise UsageError, before anything is measured, when budgets cannot be read or the run to hold against is not there."""
-    limits.parsed()
-    if limits.against is not None:
-        _reference(limits, inventory)
+def settled(limits: Limits, plan: Plan) -> Limits:
+    """The limits with the run to hold against found, before anything is measured: `latest` is another run afterwards.
+
+    Raises UsageError when budgets cannot be read or are about nothing that is planned, when that run is not there, or when the
+    JUnit file could not be written.
+    """
+    from calyx_orch.analysis import budgets
+    from calyx_orch.store import archive
+
+    misses = budgets.misses(limits.parsed(), plan)
+    if misses:
+        raise UsageError("\n".join(misses))
+    if limits.junit is not None and not limits.junit.absolute().parent.is_dir():
+        raise UsageError(f"--junit {limits.junit}: there is no directory {limits.junit.absolute().parent}")
+    if limits.against is None:
+        return limits
+    folder = _reference(limits, plan.inventory.key)
+    archive.read(folder)
+    return replace(limits, against=str(folder))
 
 
-def judge(record: RunRecord, limits: Limits, console: Console) -> int:
-    """Index the run and hold it to its limits; 1 when one is broken. A store that fails costs a note, not the run."""
-    if limits.index:
-        _index(record, limits, console)
-    found = tuple(_findings(record, limits)) if limits.is_judging else ()
+@dataclass(frozen=True)
+class Judged:
+    """How a run stands to its limits: the exit code, what to say of it in the closing sentence, and what failed on the way."""
+
+    code: int = EXIT_FINE
+    clause: str = ""
+    failed: CalyxError | None = None
+
+
+def judge(record: RunRecord, limits: Limits, console: Console) -> Judged:
+    """Hold the run to its limits, then index it.
+
+    Whatever fails here is to be raised when all has been told: the run was measured. A store that fails costs a note.
+    """
+    failed: CalyxError | None = None
+    found: tuple[Finding, ...] = ()
+    try:
+        found = tuple(_findings(record, limits)) if limits.is_judging else ()
+    except CalyxError as error:
+        failed = error
+    _print(found, console)
     if limits.junit is not None:
         from calyx_orch.report import junit
 
-        junit.write(limits.junit, record.plan.inventory.name, found, record.outcomes)
-    _print(found, console)
-    return EXIT_MISSED if any(one.state == "broken" for one in found) else EXIT_FINE
+        try:
+            junit.write(limits.junit, record.plan.inventory.name, found, record.outcomes)
+        except CalyxError as error:
+            failed = failed or error
+    if limits.index:
+        _index(record, limits, console)
+    code = EXIT_MISSED if any(one.state == "broken" for one in found) else EXIT_FINE
+    return Judged(code, _clause(found), failed)
 
 
 def _index(record: RunRecord, limits: Limits, console: Console) -> None:
@@ -93,7 +128,7 @@ def _regressions(record: RunRecord, limits: Limits) -> Iterable[Finding]:
     from calyx_orch.store import archive
 
     inventory = record.plan.inventory
-    before = archive.read(_reference(limits, inventory.source or inventory.name))
+    before = archive.read(Path(limits.against or ""))
     shared = {guest.name for guest in inventory.guests} & {guest.name for guest in before.plan.inventory.guests}
     found = compare.compare([sides.of_run(before.run_id, before, shared), sides.of_run(record.run_id, record, shared)])
     unlike = [one.sentence for one in found.differences if one.forbids]
@@ -135,5 +170,16 @@ def _print(found: tuple[Finding, ...], console: Console) -> None:
             console.print(Text(printable(text), style=style), soft_wrap=True)
         if len(mine) > FINDINGS_SHOWN:
             console.print(Text(f"and {len(mine) - FINDINGS_SHOWN} more {state}", style=style))
-    kept = sum(one.state == "kept" for one in found)
-    console.print(Text(f"limits: {kept} of {count_of(len(found), 'finding')} kept"), soft_wrap=True)
+    console.print(Text(f"limits: {_clause(found)}"), soft_wrap=True)
+
+
+def _clause(found: Sequence[Finding]) -> str:
+    """`2 of 6 limits broken, 1 unknown`; that nothing could be judged is said as such."""
+    if not found:
+        return ""
+    broken, unknown = (sum(one.state == state for one in found) for state in ("broken", "unknown"))
+    told = [f"{broken} of {count_of(len(found), 'limit')} broken" if broken else ""]
+    told.append(f"{unknown} could not be judged" if unknown else "")
+    if not broken:
+        told.insert(0, f"{len(found) - unknown} of {count_of(len(found), 'limit')} kept")
+    return ", ".join(filter(None, told))

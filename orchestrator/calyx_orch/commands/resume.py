@@ -40,8 +40,7 @@ def resume(path: Path, inventory: str | None, options: running.RunOptions) -> in
     console = screen.console(stderr=options.as_json)
     run = reopen(path, inventory)
     try:
-        ours = run.plan.inventory
-        judging.check(options.limits, ours.source or ours.name)  # after hours is no time to ask
+        options = replace(options, limits=judging.settled(options.limits, run.plan))  # after hours is no time to ask
         console.print(run.says, soft_wrap=True, markup=False)
         passphrases = transport.unlock(guest.connection for guest in run.plan.inventory.guests)
     except BaseException:

@@ -119,9 +119,9 @@ async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: 
     """Plan, run, write the report, tell how it went; `passphrases` are those of encrypted keys. Returns the exit code."""
     plan = plan_of(inventory, options)
     console = screen.console(stderr=options.as_json)
+    options = replace(options, limits=judging.settled(options.limits, plan))
     if options.dry_run:
         return _show_plan(plan, options, console)
-    judging.check(options.limits, inventory.source or inventory.name)
     guard_growth(plan, allowed=options.allow_growth)
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
     return await measure(plan, folder, options, console, passphrases=passphrases)
@@ -153,17 +153,19 @@ async def measure(
     finally:
         folder.close()
         live.close(within_s=None)  # everything is kept; now the terminal may take its time
-    missed = EXIT_FINE
+    judged = judging.Judged()
     try:
         record = archive.read(folder.path)
-        missed = judging.judge(record, options.limits, console)
-        tell(record, console, as_json=options.as_json)
+        judged = judging.judge(record, options.limits, console)
+        tell(record, console, as_json=options.as_json, limits=judged.clause)
     except CalyxError:
         if full is None:
             raise
     if full is not None:
         raise FolderError(f"{full}; what was measured until then is kept: make room, and measure anew") from full
-    return 128 + signal_number if signal_number else exit_code(record) or missed
+    if judged.failed is not None:
+        raise judged.failed
+    return 128 + signal_number if signal_number else exit_code(record) or judged.code
 
 
 def plan_of(inventory: Inventory, options: RunOptions) -> Plan:
@@ -286,8 +288,8 @@ def quorum_met(record: RunRecord) -> str:
     return f"warning: {planned - whole} of {planned} guests were not measured whole; the quorum of {share} is met, so the exit code is 0"
 
 
-def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
-    """Show the tables, write the report beside the run, and end with one sentence.
+def tell(record: RunRecord, console: Console, *, as_json: bool, limits: str = "") -> None:
+    """Show the tables, write the report beside the run, and end with one sentence, which says how the run stands to its `limits`.
 
     Raises FolderError when the report, or Fault when the JSON could not be written; all that could be told was told before.
     """
@@ -301,11 +303,14 @@ def tell(record: RunRecord, console: Console, *, as_json: bool) -> None:
     if warning:
         console.print(f"\n{warning}", style="yellow", soft_wrap=True, markup=False)
     console.print(f"\nrun folder: {record.folder}", soft_wrap=True, markup=False)
+    is_drawn = False
     try:
         out = run_page.write(record, summary, out=Path(record.folder) / "report.html")
+        is_drawn = True
         console.print(f"report: {out}", soft_wrap=True, markup=False)
     finally:
-        terminal.conclude(verdict.sentence(record, summary), console)
+        sentence = verdict.sentence(record, summary, is_drawn=is_drawn)
+        terminal.conclude(f"{limits[:1].upper()}{limits[1:]}. {sentence}" if limits else sentence, console)
         if as_json:
             print_json(record, summary)
 

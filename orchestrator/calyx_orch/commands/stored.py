@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from calyx_orch.errors import EXIT_FINE, UsageError
+from calyx_orch.errors import EXIT_FINE, CalyxError, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.tables import Field
 from calyx_orch.report.wording import cv, latency, printable, rate, significant
@@ -27,7 +27,7 @@ def index(paths: tuple[Path, ...], *, store: str | None) -> int:
             try:
                 indexing.put(opened, archive.read(folder))
                 console.print(Text(f"indexed {folder}"), soft_wrap=True)
-            except UsageError as error:
+            except CalyxError as error:
                 failed += 1
                 console.print(Text(printable(f"left out {folder}: {error}"), style="red"), soft_wrap=True)
     finally:
@@ -42,7 +42,7 @@ def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
     from calyx_orch.report import terminal
     from calyx_orch.store import database
 
-    opened = database.open_store(store)
+    opened = database.open_store(store, create=False)
     try:
         rows = opened.runs(limit=limit)
     finally:
@@ -70,11 +70,11 @@ def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
 def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
     """Show what the store keeps of a run: its sentence and its figures by place."""
     from calyx_orch.report import terminal
-    from calyx_orch.store import database
+    from calyx_orch.store import database, indexing
 
-    opened = database.open_store(store)
+    opened = database.open_store(store, create=False)
     try:
-        row = opened.find(run)
+        row = opened.find(indexing.id_of(opened, run))
         figures = opened.figures(row.run_id, None if scope == "all" else scope)
     finally:
         opened.close()
@@ -99,8 +99,9 @@ FIGURES: tuple[Field[Any], ...] = (
     Field("engine", lambda row: row["engine"], is_number=False),
     Field("guests", lambda row: str(row["guests"]), 4),
     Field("units", lambda row: str(row["units"]), 4),
-    Field("a guest", lambda row: rate(row["throughput_bytes_per_s"]), explanation="mean of its guests"),
-    Field("IOPS", lambda row: significant(row["iops"]), 1),
+    Field("throughput", lambda row: rate(row["throughput_bytes_per_s"]), explanation="of all its guests together"),
+    Field("IOPS", lambda row: significant(row["iops"]), 1, explanation="of all its guests together"),
+    Field("a guest", lambda row: rate(row["guest_throughput_bytes_per_s"]), 2, explanation="mean of its guests"),
     Field("CV within run", lambda row: cv(row["cv_within_run"]), 3),
     Field("P50", lambda row: latency(row["p50_ns"]), 3),
     Field("P99", lambda row: latency(row["p99_ns"])),

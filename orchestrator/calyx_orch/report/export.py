@@ -12,8 +12,14 @@ from calyx_orch.errors import FolderError, UsageError
 
 LABELS = ("scope", "name", "target", "workload", "engine", "load")
 GAUGES: Mapping[str, tuple[str, str, float]] = {  # our field: (metric, unit, factor): OpenMetrics wants base units
-    "throughput_bytes_per_s": ("calyx_throughput", "Bytes read and written per second and guest", 1.0),
-    "iops": ("calyx_iops", "I/Os per second and guest", 1.0),
+    "throughput_bytes_per_s": ("calyx_throughput", "Bytes read and written per second by all guests of the place", 1.0),
+    "guest_throughput_bytes_per_s": (
+        "calyx_guest_throughput",
+        "Bytes read and written per second by its mean guest",
+        1.0,
+    ),
+    "iops": ("calyx_iops", "I/Os per second of all guests of the place", 1.0),
+    "guest_iops": ("calyx_guest_iops", "I/Os per second of its mean guest", 1.0),
     "p50_ns": ("calyx_latency_p50_seconds", "Median total latency", 1e-9),
     "p99_ns": ("calyx_latency_p99_seconds", "99th percentile of total latency", 1e-9),
     "p999_ns": ("calyx_latency_p999_seconds", "99.9th percentile of total latency", 1e-9),

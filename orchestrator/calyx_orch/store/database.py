@@ -24,12 +24,16 @@ from sqlalchemy.engine import Connection, Engine
 
 from calyx_orch.analysis.scopes import ScopeRow
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Histogram, RunRecord, Series
+from calyx_orch.model import Histogram, LoadMode, RunRecord, Series
 from calyx_orch.store import migrations, packing, tables
 
 ENVIRONMENT = "CALYX_ORCH_STORE"
 BUSY_TIMEOUT_S = 30.0
 METRICS = ("throughput_bytes_per_s", "iops", "p50_ns", "p99_ns", "p999_ns", "cv_within_run", "cpu_ns_per_io")
+PER_GUEST = (
+    "throughput_bytes_per_s",
+    "iops",
+)  # kept as the mean guest's, so that a night without one is not a slower one
 _WRITES = "calyx_writes"
 _FIGURE = ("scope", "name", "target", "workload", "engine", "load", "series_key", "guests", "units", *METRICS)
 
@@ -114,21 +118,28 @@ class Store:
         fitting = list(known[:1]) if run == "latest" else [row for row in known if row.run_id.startswith(run)]
         exact = [row for row in fitting if row.run_id == run]
         if len(exact or fitting) != 1:
-            told = f"{len(fitting)} runs begin so" if fitting else "no run begins so"
+            if fitting:
+                raise UsageError(
+                    f"{run!r} is the beginning of {len(fitting)} runs: write more of it; `calyx-orch list` shows them"
+                )
             raise UsageError(
-                f"{run!r} names no run: {told}; `calyx-orch list` shows them, `calyx-orch index DIR` adds some"
+                f"{run!r} names no run: `calyx-orch list` shows those that there are, `calyx-orch index DIR` adds some"
             )
         return (exact or fitting)[0]
 
     def figures(self, run_id: str, scope: str | None = None) -> tuple[Mapping[str, Any], ...]:
-        """The figures of a run, without their histograms."""
+        """The figures of a run, without their histograms.
+
+        `throughput_bytes_per_s` and `iops` are of the whole place, as in the tables of a run, `guest_..` of its mean guest, which is
+        what is kept and what a history shows. Under `alone` there is no whole.
+        """
         wanted = sa.select(*(tables.figure.c[name] for name in (*_FIGURE, "doubts"))).where(
             tables.figure.c.run_id == run_id
         )
         if scope is not None:
             wanted = wanted.where(tables.figure.c.scope == scope)
         with self._begin() as connection:
-            return tuple(dict(row) for row in connection.execute(wanted).mappings())
+            return tuple(_told(dict(row)) for row in connection.execute(wanted).mappings())
 
     def guest_states(self, run_id: str) -> dict[str, str]:
         """How each guest of a run ended: measured, partial, lost, skipped or unknown."""
@@ -172,7 +183,7 @@ class Store:
         for key, value in where.items():
             wanted = wanted.where(columns[key] == value)
         with self._begin() as connection:
-            started_at = {run_id: text for run_id, text in connection.execute(nights)}
+            started_at = {row.run_id: row.started_at for row in connection.execute(nights)}
             rows = connection.execute(wanted).all()
         at = NightRow._fields.index("started_at")
         return tuple(
@@ -214,16 +225,19 @@ def default_url() -> str:
     return f"sqlite:///{Path(home) / 'calyx-orch' / 'store.sqlite'}"
 
 
-def open_store(url: str | None = None) -> Store:
-    """Open the index at `url` and bring its tables up to date. Raises UsageError when it cannot be opened, saying why."""
+def open_store(url: str | None = None, *, create: bool = True) -> Store:
+    """Open the index at `url` and bring its tables up to date. Raises UsageError when it cannot be opened, saying why.
+
+    Who only reads does not `create` a file that is not there: an empty store says nothing of a mistyped name.
+    """
     url = url or default_url()
     try:
-        engine = _engine(url)
+        engine = _engine(url, create=create)
         with engine.begin() as connection:
             migrations.upgrade(connection)
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
         raise UsageError(
-            f"{shown(url)!r} is no store: write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+            f"{shown(url)!r}{_of_environment(url)} is no store: write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
         ) from error
     except (sa.exc.DBAPIError, OSError) as error:
         reason = getattr(error, "orig", None) or error
@@ -243,12 +257,20 @@ def shown(url: str) -> str:
         return url
 
 
-def _engine(url: str) -> Engine:
+def _of_environment(url: str) -> str:
+    return f" of ${ENVIRONMENT}" if url == os.environ.get(ENVIRONMENT) else ""
+
+
+def _engine(url: str, *, create: bool) -> Engine:
     parsed = sa.make_url(url)
     if parsed.drivername in ("postgresql", "postgres"):
         return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
     if not parsed.drivername.startswith("sqlite"):
         raise sa.exc.ArgumentError(parsed.drivername)
+    if parsed.database and not create and not Path(parsed.database).exists():
+        raise UsageError(
+            f"there is no store at {parsed.database} yet: `calyx-orch run` makes it, `calyx-orch index DIR` fills it"
+        )
     if parsed.database:
         _private_file(Path(parsed.database))
     engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
@@ -273,6 +295,19 @@ def _sqlite_begin(connection: Connection) -> None:
     """A writer takes its lock at once, so that it waits for others instead of failing half-way; readers take none."""
     writes = connection.get_execution_options().get(_WRITES, True)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _told(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A kept figure as it is shown: the mean guest's rates under a name of their own, and those of all its guests together."""
+    shown: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in PER_GUEST:
+            whole = row["guests"] if row["load"] != LoadMode.ALONE or row["scope"] == "guest" else None
+            shown[name] = None if value is None or whole is None else value * whole
+            shown[f"guest_{name}"] = value
+        else:
+            shown[name] = value
+    return shown
 
 
 def _insert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from calyx_orch.store.database import Store
 
 
 def put(store: Store, record: RunRecord) -> None:
-    """Index a run that is in memory."""
-    store.index(record, scope_rows(record), sentence=verdict.sentence(record, summary.summarise(record)))
+    """Index a run that is in memory. Raises UsageError when its figures cannot be kept: then they are damaged."""
+    try:
+        store.index(record, scope_rows(record), sentence=verdict.sentence(record, summary.summarise(record)))
+    except (ArithmeticError, ValueError, struct.error) as error:
+        raise UsageError(f"{record.folder} holds figures that cannot be: {error}") from error
 
 
 def folders(paths: tuple[Path, ...]) -> Iterator[Path]:
@@ -44,6 +48,12 @@ def run_of(store: Store, name: str) -> Path:
             f"the folder of run {row.run_id} is gone: {folder}; where it was moved, `calyx-orch index DIR` finds it again"
         )
     return folder
+
+
+def id_of(store: Store, name: str) -> str:
+    """The id of a run that is named by its path, its id or the beginning of it, or `latest`; it has to be in the store."""
+    folder = Path(name)
+    return store.find(archive.read(folder).run_id if (folder / "run.json").is_file() else name).run_id
 
 
 def read(store: Store, name: str) -> RunRecord:
