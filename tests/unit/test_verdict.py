@@ -189,6 +189,27 @@ def test_an_interrupted_run_says_how_far_it_came() -> None:
     )
 
 
+def test_a_run_that_was_cut_off_is_gone_on_with() -> None:
+    """By a command to paste, before anything else; the page is named where it was drawn, and never on itself."""
+    whole = run(1000, 1000)
+    cut = replace(whole, measurements=whole.measurements[:2], status="interrupted", folder="my runs/1")
+    resume = "next: `calyx-orch run --resume 'my runs/1'` to measure what is missing"
+    of = summarise(cut)
+    assert sentence(cut, of).endswith(f"; {resume}.")
+    assert sentence(cut, of, is_drawn=False).endswith(f"; {resume}.")
+    assert sentence(cut, of, on_page=True, is_drawn=True).endswith(f"; {resume}.")
+    assert sentence(cut, of, is_drawn=True).endswith(f"; {resume}, then open 'my runs/1/report.html'.")
+    nothing = replace(cut, measurements=())
+    assert said(nothing) == f"No guest was measured; see 'my runs/1' for what each guest said; {resume}."
+    assert "--resume" not in said(whole) + said(replace(whole, status="failed"))
+
+
+def test_a_page_that_was_not_drawn_is_not_to_be_opened() -> None:
+    whole = run(1000, 1000)
+    assert "report.html" in said(whole)
+    assert "report.html" not in sentence(whole, summarise(whole), is_drawn=False)
+
+
 def test_a_run_without_any_figure_points_to_its_folder() -> None:
     whole = replace(run(1000, 1000), measurements=())
     assert said(whole) == "No guest was measured; see runs/run for what each guest said."
@@ -229,6 +250,7 @@ def test_the_demo_is_followed_by_an_inventory_of_ones_own() -> None:
     whole = run(1000, 1000)
     plan = replace(whole.plan, inventory=replace(whole.plan.inventory, name="loopback", source="demo.yaml"))
     assert said(replace(whole, plan=plan)).endswith("then `calyx-orch init` for an inventory of your own.")
+    assert "--resume" not in said(replace(whole, plan=plan, status="interrupted")), "its guests are gone"
 
 
 def test_one_guest_is_told_without_a_fleet() -> None:

@@ -35,8 +35,11 @@ class Outlier:
     peers: int
 
 
-def sentence(record: RunRecord, summary: Summary, *, on_page: bool = False) -> str:
-    """One sentence for the end of the terminal, or for the head of the report (`on_page`)."""
+def sentence(record: RunRecord, summary: Summary, *, on_page: bool = False, is_drawn: bool | None = None) -> str:
+    """One sentence for the end of the terminal, or for the head of the report (`on_page`).
+
+    `is_drawn` says whether the report is there to be opened; None: it is, unless the run was cut off before it was drawn.
+    """
     rows = main_rows(summary)
     clauses = [_how_it_did(summary, rows), _failures(record) if rows else _where_all_failed(record)]
     if record.status != "finished" and record.measurements:
@@ -44,7 +47,7 @@ def sentence(record: RunRecord, summary: Summary, *, on_page: bool = False) -> s
     clauses.append(_resumed(record))
     if len(rows) >= 2:
         clauses.append(_who_stands_out(rows))
-    clauses += [_doubtful(summary), _next(record, summary, bool(rows), on_page)]
+    clauses += [_doubtful(summary), _next(record, summary, bool(rows), on_page, is_drawn)]
     text = "; ".join(clause for clause in clauses if clause) + "."
     return text[:1].upper() + text[1:]
 
@@ -200,19 +203,27 @@ def _names(guests: Sequence[str]) -> str:
     return ", ".join(guests) if len(guests) <= 2 else f"{len(guests)} guests"
 
 
-def _next(record: RunRecord, summary: Summary, measured: bool, on_page: bool) -> str:
+def _next(record: RunRecord, summary: Summary, measured: bool, on_page: bool, is_drawn: bool | None) -> str:
     """What a person would do now. On the page itself nobody is sent to the page."""
+    is_cut = record.status == "interrupted" and not _is_demo(record)  # the guests of a demo are gone with it
+    resuming = [f"`calyx-orch run --resume {shlex.quote(record.folder)}` to measure what is missing"] if is_cut else []
     if not measured:
-        return f"see {shlex.quote(record.folder)} for what each guest said"
-    page = f"open {shlex.quote(f'{record.folder}/report.html')}"
-    steps = [*([] if on_page else [page]), *_advice(record, summary)]
+        look = f"see {shlex.quote(record.folder)} for what each guest said"
+        return f"{look}; next: {resuming[0]}" if resuming else look
+    has_page = not on_page and (not is_cut if is_drawn is None else is_drawn)
+    page = [f"open {shlex.quote(f'{record.folder}/report.html')}"] if has_page else []
+    steps = [*resuming, *page] if resuming else [*page, *_advice(record, summary)]
     return f"next: {', then '.join(steps)}" if steps else ""
+
+
+def _is_demo(record: RunRecord) -> bool:
+    return (record.plan.inventory.name, record.plan.inventory.source) == DEMO
 
 
 def _advice(record: RunRecord, summary: Summary) -> list[str]:
     """How to get figures that are worth more than these."""
     inventory = record.plan.inventory
-    if (inventory.name, inventory.source) == DEMO:
+    if _is_demo(record):
         return ["`calyx-orch init` for an inventory of your own"]
     longer = "`ramp_time: 10s` and `runtime: 60s` for true figures"
     more = f"`repetitions: {REPETITIONS_MIN}` for intervals"

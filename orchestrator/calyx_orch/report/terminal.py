@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rich import box
@@ -165,7 +166,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
     whole = {
         "format": JSON_FORMAT,
         "run": run,
-        "sentence": verdict.sentence(record, summary),
+        "sentence": verdict.sentence(record, summary, is_drawn=(Path(record.folder) / "report.html").is_file()),
         "outcomes": [asdict(outcome) for outcome in record.outcomes],
         "found": [asdict(one) for one in record.found],
         "conditioned": [asdict(one) for one in plan.conditioned],
