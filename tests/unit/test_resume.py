@@ -356,7 +356,10 @@ def test_a_limit_that_cannot_be_read_is_said_before_anything_is_measured(
 ) -> None:
     path = killed_at("done", 4, plan_for("good1", **PLAN), tmp_path, monkeypatch)
     before = (path / "measurements.jsonl").read_bytes()
-    for limits in (Limits(budgets=("nonsense",)), Limits(against=str(tmp_path / "none"), store=str(tmp_path / "s.db"))):
+    for limits in (
+        Limits(budgets=("nonsense",)),
+        Limits(against=str(tmp_path / "none"), store=f"sqlite:///{tmp_path}/s.db"),
+    ):
         with pytest.raises(UsageError):
             command.resume(path, None, RunOptions(quiet=True, limits=limits))
     assert (path / "measurements.jsonl").read_bytes() == before
