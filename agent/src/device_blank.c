@@ -16,47 +16,44 @@
 #include "protocol.h"
 
 #define END_BYTES (1ull << 20)
-#define CHUNK_BYTES 4096
-
-static int64_t find_data(int fd, uint64_t from, uint64_t end)
-{
-	char chunk[CHUNK_BYTES];
-
-	while (from < end) {
-		size_t want = end - from < CHUNK_BYTES ? (size_t)(end - from) : CHUNK_BYTES;
-		ssize_t count = pread(fd, chunk, want, (off_t)from);
-
-		if (count <= 0)
-			return count ? -errno : -EIO;
-		if (chunk[0] || memcmp(chunk, chunk + 1, (size_t)count - 1))
-			return (int64_t)from;
-		from += (uint64_t)count;
-	}
-	return -ENODATA;
-}
+#define CHUNK_BYTES 4096ull
 
 static uint64_t last_end(uint64_t size_bytes)
 {
 	return size_bytes > END_BYTES ? size_bytes - END_BYTES : 0;
 }
 
+/* The next chunk of one of the ends, at most up to `limit`; its length. */
+static size_t next_chunk(uint64_t *at, uint64_t size_bytes, uint64_t limit)
+{
+	*at += CHUNK_BYTES;
+	if (*at >= END_BYTES && *at < last_end(size_bytes))
+		*at = last_end(size_bytes);
+	return *at >= limit ? 0 : limit - *at < CHUNK_BYTES ? (size_t)(limit - *at) : CHUNK_BYTES;
+}
+
 int device_check_blank(const struct device *device, int fd, char *why)
 {
-	uint64_t size = device->size_bytes;
-	int64_t at = find_data(fd, 0, size < END_BYTES ? size : END_BYTES);
+	uint64_t at = (uint64_t)-CHUNK_BYTES;
+	char chunk[CHUNK_BYTES];
+	size_t length;
 
-	if (at == -ENODATA)
-		at = find_data(fd, last_end(size), size);
-	if (at == -ENODATA)
-		return 0;
-	if (at < 0)
-		calyx_format(why, WHY_MAX, "cannot read %.200s: %s", device->node, strerror((int)-at));
-	else {
-		calyx_format(why, WHY_MAX, "%.200s bears data of no known format (from byte %lld on): ", device->node,
-			     (long long)at);
+	while ((length = next_chunk(&at, device->size_bytes, device->size_bytes))) {
+		ssize_t count = pread(fd, chunk, length, (off_t)at);
+		int error = count < 0 ? errno : EIO;
+
+		if (count != (ssize_t)length) {
+			calyx_format(why, WHY_MAX, "cannot read %.200s: %s", device->node, strerror(error));
+			return -error;
+		}
+		if (!chunk[0] && !memcmp(chunk, chunk + 1, length - 1))
+			continue;
+		calyx_format(why, WHY_MAX, "%.200s bears data of no known format (from byte %llu on): ", device->node,
+			     (unsigned long long)at);
 		device_tell_way_out(device, why);
+		return -EEXIST;
 	}
-	return at < 0 ? (int)at : -EEXIST;
+	return 0;
 }
 
 void device_tell_way_out(const struct device *device, char *why)
@@ -70,24 +67,14 @@ void device_tell_way_out(const struct device *device, char *why)
 		device->node, device->node, (unsigned long long)last_end(device->size_bytes), device->node);
 }
 
-static void zero(int fd, uint64_t from, uint64_t end)
-{
-	static const char zeros[CHUNK_BYTES];
-
-	while (from < end) {
-		size_t want = end - from < CHUNK_BYTES ? (size_t)(end - from) : CHUNK_BYTES;
-		ssize_t count = pwrite(fd, zeros, want, (off_t)from);
-
-		if (count <= 0)
-			return; /* the next run will say that it bears data */
-		from += (uint64_t)count;
-	}
-}
-
 void device_make_blank(int fd, uint64_t size_bytes, uint64_t used_bytes)
 {
+	static char zeros[CHUNK_BYTES]; /* not const: that would lie in the executable */
+	uint64_t at = (uint64_t)-CHUNK_BYTES;
+	size_t length;
+
 	fcntl(fd, F_SETFL, 0); /* not O_DIRECT, as the layout left it */
-	zero(fd, 0, used_bytes < END_BYTES ? used_bytes : END_BYTES);
-	zero(fd, last_end(size_bytes), used_bytes);
+	while ((length = next_chunk(&at, size_bytes, used_bytes)) && pwrite(fd, zeros, length, (off_t)at) > 0)
+		; /* of what fails the next run says that it bears data */
 	fdatasync(fd);
 }

@@ -11,20 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define KIB 1024ll
+#define KIB 1024
 #define MIB (1024 * KIB)
 
-/* `at` below 0: from the end of the device. */
+/* `at` below 0: from the end of the device. Behind its bytes lies the name. */
 struct magic {
-	long long at;
+	int at, length;
 	const char *bytes;
-	unsigned char length;
-	const char *name;
 };
 
 #define MAGIC(at, bytes, name)                                                                                         \
 	{                                                                                                              \
-		at, bytes, sizeof(bytes) - 1, name                                                                     \
+		at, sizeof(bytes) - 1, bytes name                                                                      \
 	}
 #define MD "\xfc\x4e\x2b\xa9"
 
@@ -62,6 +60,7 @@ static const struct magic magics[] = {
 	MAGIC(1024, "\x02\0\0\0\0\0\x34\x34", "NILFS2"),
 	MAGIC(4 * KIB + 24, "\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", "bcache"),
 	MAGIC(4 * KIB + 24, "\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", "bcachefs"),
+	MAGIC(16 * KIB + 20, "\0\0\0\x07version", "ZFS"),
 	MAGIC(8 * KIB, "OCFSV2", "OCFS2"),
 	MAGIC(32 * KIB, "JFS1", "JFS"),
 	MAGIC(32 * KIB + 1, "CD001", "ISO 9660"),
@@ -124,23 +123,6 @@ static int find_md_at_end(int fd, uint64_t size_bytes, bool *found)
 	return error;
 }
 
-/* One of the many places of an uberblock, at the begin of the first label's ring or of the last one's. */
-static int find_zfs(int fd, uint64_t size_bytes, bool *found)
-{
-	static const unsigned char magic[8] = {0x0c, 0xb1, 0xba};
-	unsigned char block[8];
-	uint64_t last = (size_bytes & ~(256 * KIB - 1ull)) - 256 * KIB;
-	int error = 0;
-
-	for (int i = 0; i < 256 && !error && !*found && size_bytes >= MIB; i++) {
-		uint64_t from = (i < 128 ? 0 : last) + 128 * KIB + (uint64_t)(i % 128) * KIB;
-
-		error = read_at(fd, size_bytes, (long long)from, block, sizeof(block));
-		*found = !error && !memcmp(block, magic, sizeof(block));
-	}
-	return error;
-}
-
 int signature_find(int fd, uint64_t size_bytes, const char **name)
 {
 	unsigned char block[4096];
@@ -157,9 +139,9 @@ int signature_find(int fd, uint64_t size_bytes, const char **name)
 		const struct magic *magic = &magics[i];
 		unsigned char bytes[32];
 
-		error = read_at(fd, size_bytes, magic->at, bytes, magic->length);
-		if (!error && !memcmp(bytes, magic->bytes, magic->length))
-			*name = magic->name;
+		error = read_at(fd, size_bytes, magic->at, bytes, (size_t)magic->length);
+		if (!error && !memcmp(bytes, magic->bytes, (size_t)magic->length))
+			*name = magic->bytes + magic->length;
 		error = error == -ERANGE ? 0 : error;
 	}
 	if (!error && !*name && is_boot_sector(block))
@@ -167,10 +149,6 @@ int signature_find(int fd, uint64_t size_bytes, const char **name)
 	if (!error && !*name) {
 		error = find_md_at_end(fd, size_bytes, &found);
 		*name = found ? "MD" : NULL;
-	}
-	if (!error && !*name) {
-		error = find_zfs(fd, size_bytes, &found);
-		*name = found ? "ZFS" : NULL;
 	}
 	return error;
 }

@@ -102,6 +102,8 @@ UNLISTED = {
     "BSD label": (512, b"\x57\x45\x56\x82"),
     "SGI label": (0, b"\x0b\xe5\xa9\x41"),
     "Mac label": (0, b"ER"),
+    "an uberblock of ZFS": (128 * 1024 + 5 * 1024, b"\x0c\xb1\xba\0\0\0\0\0"),
+    "ZFS at the end": (BYTES - 256 * 1024 + 128 * 1024, b"\x0c\xb1\xba\0\0\0\0\0"),
     "a byte": (MIB - 1, b"x"),
     "the last byte": (BYTES - 1, b"x"),
     "the first of the last MiB": (BYTES - MIB, b"x"),
