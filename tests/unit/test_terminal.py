@@ -333,6 +333,9 @@ def test_a_dry_run_shows_rounds_costs_and_what_needs_leave(record: RunRecord) ->
     text = out.getvalue()
     assert "randread-4k  together  calyx" in text
     assert "needs --allow-growth" in text
+    assert "would refuse" not in text
+    terminal.dry_run(record.plan, tuple(rows), Console(file=out, highlight=False), refusal="too much")
+    assert out.getvalue().endswith("Nothing was touched. As it stands, `run` would refuse this: too much.\n")
     assert "72 rounds, about" in text
     assert "seed 7" in text
     assert "hv1-vm01" in text

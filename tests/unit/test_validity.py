@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from measured import WORKLOAD, guest, measurement, round_
 
+from calyx_orch.analysis import below, doubt, validity
 from calyx_orch.analysis.validity import RULES, Context, Doubt, doubts, union
 from calyx_orch.model import CpuUse, Direction, Histogram, LostTime, Rw, Series
+from calyx_orch.report import sharing
 
 VM = guest("vm1")
 ROUND = round_(0, ["vm1"])
@@ -244,3 +248,23 @@ def test_a_window_without_a_single_io_is_stalled() -> None:
 def test_fio_writing_onto_what_compresses_is_doubtful(fs_type: str, options: str) -> None:
     (doubt,) = doubts(written(fs_type, options))
     assert (doubt.name, fs_type in doubt.sentence) == ("compressible", True)
+
+
+def test_every_rule_is_called_the_same_in_every_table() -> None:
+    """The label of a rule without its figure; of two labels of one rule, either."""
+    labels: dict[str, set[str]] = {}
+    for module in (validity, below):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "Doubt"
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                label = node.args[1]
+                told = label.value if isinstance(label, ast.Constant) else None
+                labels.setdefault(str(node.args[0].value), set()).add(str(told) if told else "")
+    plain = {name: told - {""} for name, told in labels.items()}
+    assert len(plain) > 30
+    assert {name for name, told in plain.items() if told and doubt.label_of(name) not in told} == set()
+    assert set(doubt.LABELS) <= set(plain)
+    assert sharing.named_doubts(["short", "lost-time", "cpu"]) == "lost time, CPU saturated"

@@ -46,6 +46,22 @@ class Context:
         return steady.within(series.total_bytes[: window_ns // series.interval_ns], series.interval_ns / NANOSECONDS)
 
 
+LABELS = {  # of rules whose label is not their name; the figures that some labels end with are one measurement's
+    "fio-start": "fio start", "lost-time": "lost time", "buffers": "buffers not registered", "direct": "not direct",
+    "rate": "rate limited", "errors": "I/O errors", "unfinished": "unfinished I/O", "set-ups": "set-ups differ",
+    "missing": "guests missing", "sqpoll": "SQPOLL starved", "cpu": "CPU saturated", "samples": "few samples",
+    "latency-kind": "completion latency", "runtime": "ran shorter or longer", "plateau": "fell within the round", "unsteady": "not steady",
+    "start": "start unknown", "clock": "clock error", "unwritten": "unwritten extents", "small": "small files",
+    "other-io": "not idle", "vm-host": "other vm_host", "page-cache": "page cache", "cache": "cache below",
+    "flush": "flush at once", "ram": "target in RAM",
+}  # fmt: skip
+
+
+def label_of(name: str) -> str:
+    """How a rule is called in tables that tell of several measurements: its label without a figure."""
+    return LABELS.get(name, name)
+
+
 def union(given: Iterable[Doubt]) -> tuple[Doubt, ...]:
     """One doubt a rule, the heaviest, in the order of RULES' names."""
     heaviest: dict[str, Doubt] = {}

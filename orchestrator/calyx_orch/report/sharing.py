@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from calyx_orch.analysis.doubt import label_of
 from calyx_orch.analysis.summary import CarriedRow, DensityRow, FairnessRow, PartsRow, SteadyRow
 from calyx_orch.report import wording
 from calyx_orch.report.fields import Field
@@ -12,8 +13,8 @@ SUM = "sum over the guests, each in the rounds that all of them share"
 
 
 def named_doubts(names: Iterable[str]) -> str:
-    """The rules that struck, by name; that the run is short stands over the whole table."""
-    return ", ".join(name for name in names if name != "short")
+    """The rules that struck, as they are called in every table; that the run is short stands over the whole table."""
+    return ", ".join(label_of(name) for name in names if name != "short")
 
 
 def _holds(row: DensityRow) -> str:

@@ -128,8 +128,8 @@ def show_rows(console: Console, title: str, fields: Sequence[Field[Row]], rows: 
         _print(console, title, fields, rows)
 
 
-def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
-    """Print what a plan would do: its rounds by kind, and what each place and guest is charged."""
+def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console, *, refusal: str = "") -> None:
+    """Print what a plan would do: its rounds by kind, what each place and guest is charged, and why a run would refuse it."""
     with screen.width(console):
         _print(console, "workloads", patterns.FIELDS, patterns.patterns(plan))
         _print(console, "rounds", _ROUNDS, _kinds(plan), text=IN_BLOCKS)
@@ -145,7 +145,8 @@ def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console) -> None:
         head = wording.count_of(len(plan.inventory.guests), "guest")
         text = f"{head} ({names}): {wording.count_of(len(plan.rounds), 'round')}, about {wording.duration(plan.estimated_s)}"
         _print_notes(console, plan)
-        console.print(Text(wording.printable(f"{text}, seed {plan.seed}. Nothing was touched.")))
+        refused = f" As it stands, `run` would refuse this: {refusal}." if refusal else ""
+        console.print(Text(wording.printable(f"{text}, seed {plan.seed}. Nothing was touched.{refused}")))
 
 
 def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
@@ -220,7 +221,7 @@ _COSTS: tuple[Field[PlanRow], ...] = (
     Field("rounds", lambda row: str(row.rounds), 2),
     Field("time", lambda row: wording.duration(row.seconds), 1),
     Field("new bytes", lambda row: wording.size(row.new_bytes)),
-    Field("may be new", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else ""),
+    Field("new bytes allowed", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else ""),
     Field("written at most", lambda row: row.written, is_number=False),
     Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),
 )

@@ -353,9 +353,9 @@ class _Run:
                 return "interrupted"
             alive = [self.fleet.sessions[name] for name in round_.guests if name in self.fleet.sessions]
             if not co.is_quorum_met(self.plan.inventory.policy, alive=len(self.fleet.sessions), planned=planned):
-                self.notes.append(
-                    f"stopped before round {round_.number} by the policy: {len(self.fleet.sessions)} of {planned} guests are left"
-                )
+                left = len(self.fleet.sessions)
+                by = "by the policy" if left else "as nobody is left to measure"
+                self.notes.append(f"stopped before round {round_.number} {by}: {left} of {planned} guests are left")
                 return "failed"
             if not alive:
                 continue
