@@ -173,3 +173,36 @@ def test_a_percentage_that_is_none_is_shown_what_one_looks_like() -> None:
     with pytest.raises(UsageError, match=r"--max-regression 5: '5' is no percentage: write it as 5%"):
         CliRunner().invoke(cli.app, [*GUEST, "--max-regression", "5"], catch_exceptions=False)
     assert CliRunner().invoke(cli.app, [*GUEST, "--max-regression", "150%"], catch_exceptions=False).exit_code == 0
+
+
+GROWING = "vm_hosts:\n  hv1: {free: 1m}\nguests:\n  vm1: {vm_host: hv1, targets: {data: /data}}\nworkloads: [quick]\n"
+
+
+def test_a_dry_run_says_what_a_run_would_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its closing sentence; with the leave for it there is nothing to say."""
+    monkeypatch.setenv("COLUMNS", "240")
+    (tmp_path / "i.yaml").write_text(GROWING)
+    words = ["run", str(tmp_path / "i.yaml"), "--dry-run"]
+    told = CliRunner().invoke(cli.app, words, catch_exceptions=False)
+    last = " ".join(told.stdout.split())
+    assert (
+        "As it stands, `run` would refuse this: this run would write more new bytes than it may: vm_host hv1:" in last
+    )
+    assert told.exit_code == 0
+    assert "would refuse" not in CliRunner().invoke(cli.app, [*words, "--allow-growth"], catch_exceptions=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--budget", "rr.p99<2"), "budget"),
+        (("--against", "nosuch"), "nosuch"),
+        (("--against", "baseline"), "baseline"),
+    ],
+)
+def test_a_dry_run_refuses_limits_that_a_run_refuses(
+    words: tuple[str, str], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALYX_ORCH_STORE", f"sqlite:///{tmp_path / 'store.sqlite'}")
+    with pytest.raises(UsageError, match=why):
+        CliRunner().invoke(cli.app, [*GUEST, *words], catch_exceptions=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from calyx_orch import transport
 from calyx_orch.commands import run as running
-from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FINE, EXIT_GUEST_FAILED, UsageError
+from calyx_orch.errors import EXIT_CANNOT_START, EXIT_FINE, EXIT_GUEST_FAILED
 from calyx_orch.model import Inventory, Plan, Readiness
 from calyx_orch.report import readiness, screen
 from calyx_orch.report.aside import Aside
@@ -28,7 +28,7 @@ def show(inventory: Inventory, options: running.RunOptions) -> int:
         found, notes = asyncio.run(_look(plan, passphrases, live.phase))
     finally:
         live.close(within_s=None)
-    refusal = _refusal(plan)
+    refusal = running.growth_refusal(plan)
     told = (*plan.notes, *notes, *((refusal,) if refusal else ()))
     readiness.show(found, told, console)
     if options.as_json:
@@ -43,12 +43,3 @@ async def _look(
 ) -> tuple[tuple[Readiness, ...], tuple[str, ...]]:
     async with transport.Pool(passphrases=passphrases) as pool:
         return await check.check(plan, pool=pool, phase=phase)
-
-
-def _refusal(plan: Plan) -> str:
-    """Why a run would refuse the plan whatever its guests are; empty when it would not."""
-    try:
-        running.guard_growth(plan, allowed=False)
-    except UsageError as error:
-        return " ".join(str(error).split())
-    return ""

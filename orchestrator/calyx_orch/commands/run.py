@@ -225,6 +225,15 @@ def guard_growth(plan: Plan, *, allowed: bool) -> None:
     )
 
 
+def growth_refusal(plan: Plan) -> str:
+    """Why a run would refuse the plan whatever its guests are, in one line; empty when it would not."""
+    try:
+        guard_growth(plan, allowed=False)
+    except UsageError as error:
+        return " ".join(str(error).split())
+    return ""
+
+
 async def _run(
     plan: Plan,
     folder: archive.RunFolder,
@@ -329,5 +338,6 @@ def _show_plan(plan: Plan, options: RunOptions, console: Console) -> int:
     if options.as_json:
         screen.deliver(planning.to_json(plan) + "\n")
     else:
-        terminal.dry_run(plan, planning.describe(plan), console)
+        refusal = "" if options.allow_growth else growth_refusal(plan)
+        terminal.dry_run(plan, planning.describe(plan), console, refusal=refusal)
     return EXIT_FINE
