@@ -13,7 +13,7 @@ from rich.console import Console
 from calyx_orch import plan as planning
 from calyx_orch.analysis import verdict
 from calyx_orch.analysis.summary import Summary, summarise
-from calyx_orch.model import GuestOutcome, LoadMode, RunRecord
+from calyx_orch.model import GuestOutcome, LoadMode, Resumed, RunRecord
 from calyx_orch.report import facts, tables, terminal, wording
 from report_records import run_record
 
@@ -370,3 +370,14 @@ def test_a_ratio_that_some_guests_lack_says_of_how_many_it_is(record: RunRecord,
     rows = tuple(replace(row, guests=2) if row is first else row for row in summary.fleet_pairs)
     body = section(shown(record, replace(summary, fleet_pairs=rows)), "calyx / fio over the fleet")
     assert f"{first.ratio:.3f} ({first.low:.2f}-{first.high:.2f}, of 2)" in body
+
+
+def test_what_a_resume_measured_again_is_told_plainly(record: RunRecord) -> None:
+    """One or several, as such; nothing where nothing was."""
+    told = []
+    for again in (0, 1, 3):
+        resumed = (Resumed("2026-12-01T10:00:00+00:00", 60.0, 4, again),)
+        told.append(str(tables.header(replace(record, resumed=resumed))))
+    assert "again" not in told[0]
+    assert "; 1 that was measured before was measured again, to keep blocks whole" in told[1]
+    assert "; 3 that were measured before were measured again, to keep blocks whole" in told[2]

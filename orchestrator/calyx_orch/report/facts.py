@@ -93,7 +93,9 @@ def _blocks(inventory: Inventory) -> str:
 
 def _resumed(one: Resumed, record: RunRecord) -> str:
     were = "was" if one.again == 1 else "were"
-    again = f"; {one.again} that {were} measured before {were} measured again, to keep blocks whole" if one.again else ""
+    again = (
+        f"; {one.again} that {were} measured before {were} measured again, to keep blocks whole" if one.again else ""
+    )
     gap = wording.duration(one.gap_s)
     text = f"{one.at}, {gap} after the last of {one.kept} rounds (of {len(record.plan.rounds)}) that stand{again}"
     return text + (f"; started anew in between: {names(one.rebooted)}" if one.rebooted else "")
