@@ -170,12 +170,11 @@ def test_a_run_killed_at_any_write_is_resumed_to_what_an_undisturbed_one_measure
             copy(lambda copied: (copied / (path.name + ".tmp")).write_text(text[: len(text) // 2]) and None)
         whole_write(path, text)
 
-    monkeypatch.setattr(archive, "_append", append)
-    monkeypatch.setattr(archive, "_write", write)
     folder_path = tmp_path / "whole"
-    folder = archive.RunFolder.create(tmp_path, plan, path=folder_path)
-    play(folder, plan)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "_append", append)
+        patch.setattr(archive, "_write", write)
+        play(archive.RunFolder.create(tmp_path, plan, path=folder_path), plan)
     expected = cells(folder_path)
     assert len(expected) == 16
     assert len(copies) > 80
