@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calyx_orch.analysis import false_alarms, nights
+from calyx_orch.analysis import false_alarms, history, nights, regression
 from calyx_orch.errors import UsageError
 from calyx_orch.model import LoadMode, RunRecord
 from calyx_orch.schedule import daemon, nightly, retention
@@ -146,6 +146,19 @@ def test_another_schedules_nights_are_not_looked_at(kept: Nights) -> None:
         stray = replace(kept.record(0.5), run_id=f"stray-{number}")
         indexing.put(kept.store, stray)
     assert kept.night().news == ()
+
+
+def test_an_incident_that_was_told_as_recovered_is_not_told_again(kept: Nights) -> None:
+    """Also where the history, played again, still shows it as open."""
+    found = history.History(
+        "throughput_bytes_per_s",
+        (history.Track("hv2", "w", tuple(history.Point(f"n{at}", "2026-11-01", 1.0) for at in range(20))),),
+        (regression.Incident("hv2 w", 12, 14, -0.2, 0.001, True),),
+        {},
+    )
+    told = nights.Told(found.metric, "hv2 w", "n12", "n14", "2026-11-01", -0.2, True, recovered_run="n18")
+    assert nights.tonight(found, [told], run_id="n19").opened == ()
+    assert len(nights.tonight(found, [], run_id="n19").opened) == 1
 
 
 # --- retention -------------------------------------------------------------------------------------------------------

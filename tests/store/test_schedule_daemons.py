@@ -286,3 +286,17 @@ def test_two_daemons_fire_each_due_time_once_also_when_one_is_killed_in_a_firing
     assert {row["state"] for one, row in rows.items() if one not in fired} <= {"skipped", "missed", "interrupted"}
     assert (tmp_path / "daemons").stat().st_size > 0
     opened.close()
+
+
+async def test_a_daemon_that_is_told_to_end_leaves_nothing_running(sqlite: database.Store) -> None:
+    """Whether a firing had begun or was only claimed."""
+    world = World(sqlite, NOON_S)
+    world.takes.clear()
+    world.daemon.store.add("nightly", settings("1 12 * * *", "UTC", notify="env:X"), world.now_s)
+    world.now_s += 60.0
+    await world.daemon.tick()
+    stop = asyncio.Event()
+    stop.set()
+    await world.daemon.run(stop)
+    (row,) = world.daemon.store.firings("nightly")
+    assert (row["state"], row["reason"], row["notice"]) == ("interrupted", "the daemon was told to end", "waiting")

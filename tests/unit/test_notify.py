@@ -93,6 +93,14 @@ def test_nobody_there_is_told_without_the_address(monkeypatch: pytest.MonkeyPatc
         assert TOKEN not in why
 
 
+def test_every_part_of_an_address_is_taken_out_of_what_a_service_says() -> None:
+    address = f"https://user:pa55word@example.org/{TOKEN}?key=abcd1234"
+    said = f"could not reach {address}: {TOKEN}, pa55word and abcd1234 refused\nby it"
+    told = notify.without(said, address)
+    assert not any(word in told for word in (TOKEN, "pa55word", "abcd1234", "example.org"))
+    assert "refused by it" in told
+
+
 def test_a_ping_asks_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PING", f"http://{server.place}/{TOKEN}")
     assert notify.ping("env:PING") == ""

@@ -191,6 +191,8 @@ def test_a_machine_that_boots_in_1970_does_nothing_until_its_clock_is_set() -> N
     now = at("2026-06-10T09:00")
     told = fired(schedule(since_s=added), [(5.0, 0.0), (10.0, 0.0), (now, now - 15.0), (now + 5, 0.0)])
     assert [verdict.state for verdict in told] == ["missed"] * 9
+    one = schedule(since_s=added)
+    assert decide(one, now_s=5.0).considered_s == one.considered_s, "what was decided is not forgotten"
 
 
 def test_a_clock_that_was_years_ahead_does_not_silence_a_schedule() -> None:

@@ -94,9 +94,12 @@ class Daemon:
                 sleeping.cancel()
         finally:
             stopping.cancel()
-            for task in self._running.values():
+            running = dict(self._running)
+            for task in running.values():
                 task.cancel()
-            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            await asyncio.gather(*running.values(), return_exceptions=True)
+            for name, due_s in running:  # one that was cancelled before it began, or while it wrote its end
+                await asyncio.to_thread(self._leave, name, due_s)
 
     async def idle(self) -> None:
         """Wait until nothing runs."""
@@ -344,6 +347,11 @@ class Daemon:
             return None
         finally:
             lease.cancel()
+
+    def _leave(self, name: str, due_s: int) -> None:
+        row = self.store.firing(name, due_s)
+        if row["state"] == "running" and row["daemon"] == self.name and row["lease_s"] > 0:
+            self._interrupted(schedule_of(self.store.one(name)), firing_of(row))
 
     def _interrupted(self, schedule: Schedule, firing: Firing) -> None:
         """The daemon is told to end: what it ran is marked at once, unless another daemon is to go on with it."""

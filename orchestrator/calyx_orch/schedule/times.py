@@ -25,7 +25,6 @@ LOOK_BACK_S = (
     86400.0,
     32 * 86400.0,
 )  # how far back due times are looked for: as far as needed, a month at most
-AMBIGUOUS_S = 3 * 3600.0  # cronsim begins at the time on the clock, which exists twice when clocks go back
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,11 @@ class Times:
     def after(self, after_s: float) -> Iterator[int]:
         """Due times later than `after_s`, in order, without end."""
         zone = zoneinfo.ZoneInfo(self.timezone)
-        begin = datetime.datetime.fromtimestamp(after_s - AMBIGUOUS_S, zone).replace(microsecond=0)
+        begin = datetime.datetime.fromtimestamp(after_s, zone).replace(microsecond=0)
         last = after_s
         for found in CronSim(self.cron, begin):
             due_s = int(found.timestamp())
+            # cronsim goes by the clock on the wall, which shows an hour twice: the first of two may be over.
             if due_s > last:
                 last = due_s
                 yield due_s
