@@ -147,7 +147,7 @@ def test_another_dashboard_is_drawn_beside_the_runs_own_page(folder: Path, tmp_p
     assert done.stdout.strip() == f"report: {folder / 'report-night.html'}"
     assert "<html" in (folder / "report-night.html").read_text(encoding="utf-8")
     assert own.read_text() == "the run's own page"
-    report.draw(folder, dashboard=None, out=None)
+    report.draw(str(folder), dashboard=None, out=None, store=None)
     assert "<html" in own.read_text(encoding="utf-8")
 
 

@@ -302,6 +302,7 @@ USAGE = {
         "steal_ns": 3,
     },
     "steal_known": False,
+    "idle_timed": True,
 }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calyx_orch.analysis.cells import keys_of
 from calyx_orch.analysis.compare import METRICS, figure_of
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played, doubt_names, latencies, played
@@ -90,8 +91,11 @@ def _sides(record: RunRecord) -> Iterable[tuple[Side, str]]:
 
 
 def _rows(side: Side, scope: str, at: Sequence[Played]) -> Iterable[ScopeRow]:
-    for key, all_units in units_of(side, at).items():
-        (units,) = fullest([all_units], enough=1)
+    all_units = units_of(side, at)
+    for key in keys_of(side.record):  # in the inventory's order, calyx before fio
+        if key not in all_units:
+            continue
+        (units,) = fullest([all_units[key]], enough=1)
         target, workload, engine, load = key
         figures = tuple(found for unit in units for found in unit.figures)
         guests = tuple(dict.fromkeys(found.measurement.guest for found in figures))

@@ -35,7 +35,7 @@ def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
         case "openmetrics":
             text = export.openmetrics_text(row.run_id, row.started_s, figures)
         case "junit":
-            text = junit.text_of(row.inventory, (), record.outcomes)
+            text = junit.text_of(record.plan.inventory.name, (), record.outcomes)
         case "json":
             import json
 

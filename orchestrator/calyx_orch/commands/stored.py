@@ -10,6 +10,7 @@ from rich.text import Text
 
 from calyx_orch.errors import EXIT_FINE, CalyxError, UsageError
 from calyx_orch.report import screen
+from calyx_orch.report.sharing import named_doubts
 from calyx_orch.report.tables import Field
 from calyx_orch.report.wording import cv, latency, printable, rate, significant
 from calyx_orch.store import archive
@@ -107,5 +108,5 @@ FIGURES: tuple[Field[Any], ...] = (
     Field("P99", lambda row: latency(row["p99_ns"])),
     Field("P99.9", lambda row: latency(row["p999_ns"]), 3),
     Field("CPU per I/O", lambda row: latency(row["cpu_ns_per_io"]), 2),
-    Field("doubts", lambda row: ", ".join(row["doubts"]), 2, is_number=False),
+    Field("doubts", lambda row: named_doubts(row["doubts"]), 2, is_number=False),
 )

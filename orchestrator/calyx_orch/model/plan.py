@@ -124,7 +124,9 @@ class Inventory:
     source: str = ""
     text: str = ""
     allow_psync: bool = False  # a workload may have `setup: psync`
-    origin: str = ""  # the whole path of the file or program, by which the store knows its runs; empty: it came from neither
+    origin: str = (
+        ""  # the whole path of the file or program, by which the store knows its runs; empty: it came from neither
+    )
     until: Until | None = None  # then `repetitions` are the most
     precondition: Precondition | None = None
 
