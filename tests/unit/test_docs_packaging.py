@@ -33,7 +33,7 @@ def test_every_import_is_a_declared_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     declared = {re.split(r"[><=~! \[]", line)[0].lower() for line in project["dependencies"]}
     distributions = packages_distributions()
-    used = {distributions[name][0].lower() for name in imported()}
+    used = {distributions[name][0].lower().replace("_", "-") for name in imported()}
     assert used == declared
 
 

@@ -227,7 +227,7 @@ def test_the_report_says_when_and_how_a_run_was_resumed(tmp_path: Path, monkeypa
     assert "the run was resumed after 4 of 8 rounds and a gap of" in sentence
     header = dict(facts.header(record))
     assert header["Resumed"].startswith(one.at)
-    assert "4 rounds (of 8) that stand, 2 begun ones again" in header["Resumed"]
+    assert "4 rounds (of 8) that stand; 2 that were measured before were measured again" in header["Resumed"]
 
 
 def test_a_run_is_resumed_as_often_as_it_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,7 +380,7 @@ def test_no_guest_begins_before_the_slowest_has_laid_out_its_files(tmp_path: Pat
     for row in summary.summarise(record).fleet:
         assert row.guests == 3
         assert row.skew_max_ns is not None
-        assert row.skew_max_ns < 1_000_000
+        assert row.skew_max_ns < 100_000_000, "they share one event loop, but not the seconds of a layout"
 
 
 def test_laying_out_has_a_time_out_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
