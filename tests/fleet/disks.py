@@ -55,7 +55,7 @@ def loop_disk(mount: Path, image_dir: Path, *, kind: str, size: int) -> Iterator
         try:
             yield LoopDisk(device, mount, direct)
         finally:
-            _unmount(mount)
+            unmounted(mount)
     finally:
         _call("losetup", "--detach", device)
         Path(image).unlink()
@@ -77,7 +77,7 @@ def read_only(place: Path) -> Iterator[None]:
         _call("mount", "-o", "remount,bind,ro", str(place))
         yield
     finally:
-        _unmount(place)
+        unmounted(place)
 
 
 @contextmanager
@@ -117,7 +117,8 @@ def _call(*words: str) -> str:
     return done.stdout.strip()
 
 
-def _unmount(place: Path) -> None:
+def unmounted(place: Path) -> None:
+    """Unmount a file system that something may still hold for a moment."""
     for _ in range(50):  # what just ended may still hold a file there
         done = subprocess.run(["umount", str(place)], capture_output=True, text=True, timeout=60)
         if done.returncode == 0:

@@ -17,7 +17,7 @@ import pytest
 
 from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, inventory_yaml
 from calyx_orch.store import archive
-from fleet.disks import loop_disk, need_root
+from fleet.disks import loop_disk, need_root, unmounted
 from fleet.whole_runs import (
     TINY,
     Ended,
@@ -112,7 +112,7 @@ async def test_after_a_reboot_in_the_middle_the_records_still_tell_and_the_host_
             image = next(tmp_path.glob("ext4-*.img"))  # noqa: ASYNC240 - a directory of this test
             subprocess.run(["fstrim", guest.data], check=True, timeout=60)  # thin from now on
             await killed_in_a_round(fleet, tmp_path)
-            subprocess.run(["umount", guest.data], check=True, timeout=60)
+            unmounted(guest.data)  # what was killed may hold a file for some ms
             subprocess.run(["mount", disk.device, guest.data], check=True, timeout=60)
             (left,) = left_in(guest)
             ended = await clean(fleet, tmp_path, "--json")
