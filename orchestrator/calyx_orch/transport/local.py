@@ -16,6 +16,7 @@ from calyx_orch.transport.lines import Capped, LineBuffer, Tail
 from calyx_orch.transport.put import check_put, put_command
 
 _READ_BYTES = 64 * 1024
+END_KNOWN_WITHIN_S = 1.0
 
 
 async def _start(argv: Sequence[str]) -> asyncio.subprocess.Process:
@@ -87,6 +88,8 @@ class LocalChannel:
             if data:
                 self._lines.feed(data)
             else:
+                with contextlib.suppress(TimeoutError):  # its end is known a moment after its last word
+                    await asyncio.wait_for(self._process.wait(), END_KNOWN_WITHIN_S)
                 self._lines.feed_eof()
         return self._lines.take()
 
