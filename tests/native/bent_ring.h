@@ -90,9 +90,10 @@ static inline int bent_enter(int fd, uint32_t to_submit, uint32_t min_complete, 
 
 		if (bent.without_disk && bent_is_io(cqe->user_data))
 			cqe->res = 4096;
-		if (bent.completion && bent_is_io(cqe->user_data))
+		if (bent.completion && bent_is_io(cqe->user_data)) {
 			bent.completion(cqe);
-		bent.first_of_batch = false;
+			bent.first_of_batch = false; /* a tick that came first is no request */
+		}
 	}
 	return answer;
 }
