@@ -7,6 +7,7 @@ limited by the server (MaxSessions); the limit is learnt from its first refusal,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from calyx_orch.transport.put import check_put, put_command
 
 HELD_BYTES_MAX = 1024 * 1024  # lines not yet received; above it the guest is made to wait
 OPEN_TIMEOUT_S = 20.0
+END_KNOWN_WITHIN_S = 2.0
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@,+-][A-Za-z0-9_./:@,+= -]*")
 _SAFE_IN_PRINTF = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:@,+= -")
 _ESCAPES = {number: f"\\0{number:03o}" for number in range(256) if number not in _SAFE_IN_PRINTF}
@@ -120,8 +122,10 @@ class SshTransport:
         except TimeoutError:
             why = "did not end" if channel is not None else "found no free session (MaxSessions) or no answer"
             raise AgentError(f"{argv[0]} {why} within {timeout_s:.0f} s on {self._name}") from None
-        except OSError:
-            return Completed(None, out.data, err.data)
+        except OSError:  # it took no more input: how it ended is told a moment later, unless the connection is gone
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), END_KNOWN_WITHIN_S)
+            return Completed(_status(channel) if channel is not None else None, out.data, err.data)
         finally:
             if channel is not None:
                 channel.close()
