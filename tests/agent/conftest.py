@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,12 +44,12 @@ def agent_path(built_agent: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(agent_path: Path) -> Iterator[Callable[..., AgentProcess]]:
-    """Starts agents; they are ended with the test. `deny` are system calls that fail with EPERM."""
+    """Starts agents; they are ended with the test. `deny` are system calls that fail with EPERM, `wrapper` starts it."""
     agents: list[AgentProcess] = []
 
-    def start_agent(*, deny: str = "", env: dict[str, str] | None = None) -> AgentProcess:
-        wrapper = [sys.executable, str(DENY), "EPERM", deny, "--"] if deny else []
-        agents.append(AgentProcess([*wrapper, agent_path], env=env))
+    def start_agent(*, deny: str = "", wrapper: Sequence[str] = (), env: dict[str, str] | None = None) -> AgentProcess:
+        denying = [sys.executable, str(DENY), "EPERM", deny, "--"] if deny else []
+        agents.append(AgentProcess([*wrapper, *denying, agent_path], env=env))
         return agents[-1]
 
     yield start_agent
