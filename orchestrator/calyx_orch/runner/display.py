@@ -10,6 +10,7 @@ from typing import Any
 
 from calyx_orch.model import LoadMode, Plan, Round
 from calyx_orch.report.live import SILENT, GuestStatus, Live, Progress
+from calyx_orch.runner import hanging
 
 EVERY_S = 0.5
 SHORTEST_S = 0.2  # a rate over less says nothing
@@ -32,6 +33,7 @@ class Display:
         self._running_since: dict[str, float] = {}
         self._heard: dict[str, float] = {}  # of guests that run: when they last said something
         self._silent: set[str] = set()
+        self._hanging: set[str] = set()
         self._staggered = False
         self._engine = ""
         self._in_round = False
@@ -63,6 +65,7 @@ class Display:
         self._running_since.clear()
         self._heard.clear()
         self._silent.clear()
+        self._hanging.clear()
         self._staggered = r.load is LoadMode.STAGGERED
         for name, known in self._status.items():
             if known.state not in ("lost", "failed"):
@@ -110,6 +113,8 @@ class Display:
             return
         self._speaks_again(guest)
         self._heard[guest] = time.monotonic()
+        hangs = hanging.of_beat(message)
+        self._tell_hanging(guest, hangs)
         before = self._last_beat.get(guest)
         self._last_beat[guest] = (now, ios or 0, moved)
         seconds = (
@@ -122,8 +127,16 @@ class Display:
         if ios is None and moved == 0:
             self._status[guest] = GuestStatus(guest, RUNNING, NO_FIGURES)
             return
-        detail = "ramp" if message.get("phase") == "ramp" else ""
+        detail = hangs or ("ramp" if message.get("phase") == "ramp" else "")
         self._status[guest] = GuestStatus(guest, RUNNING, detail, rate, max(0.0, (moved - moved_before) / seconds))
+
+    def _tell_hanging(self, guest: str, hangs: str) -> None:
+        if hangs and guest not in self._hanging:
+            self._hanging.add(guest)
+            self.live.note(f"{guest}: {hangs}")
+        elif not hangs and guest in self._hanging:
+            self._hanging.remove(guest)
+            self.live.note(f"{guest}: all I/O comes back again")
 
     async def tell(self) -> None:
         """Show the fleet until cancelled."""
