@@ -158,6 +158,15 @@ async def test_a_good_fleet_is_told_so_and_is_left_as_it_was(tmp_path: Path) -> 
     assert all(row.count("✓") >= 11 for row in rows), ended.out
 
 
+async def test_a_job_of_several_threads_is_tried_as_a_run_opens_it(tmp_path: Path) -> None:
+    async with guests_up(1, tmp_path) as fleet:
+        body = TINY.replace("iodepth: 4", "iodepth: 4, numjobs: 2")
+        ended = await check(inventory_yaml(fleet, body=body), tmp_path, "--json")
+        await nothing_left(fleet)
+    assert ended.status == 0, ended.out + ended.err
+    assert by_guest(ended)["guest1"]["checks"]["set-up"] == "good"
+
+
 async def test_an_agent_that_is_there_is_used_and_stays(tmp_path: Path) -> None:
     async with guests_up(1, tmp_path) as fleet:
         (guest,) = fleet.guests

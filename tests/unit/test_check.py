@@ -106,6 +106,16 @@ def test_without_io_uring_no_job_is_tried_unless_all_are_psync() -> None:
     assert one(said("facts", forbid), workloads=(psync,), allow_psync=True, baselines=Baselines(())).is_ready
 
 
+@pytest.mark.parametrize(("disabled", "by_group"), [(1, True), (2, False)])
+def test_where_io_uring_is_for_some_the_way_among_them_is_told(disabled: int, by_group: bool) -> None:
+    """A-027: 1 leaves it to root and to a group, 2 to nobody."""
+
+    def forbid(facts: dict[str, Any]) -> None:
+        facts.update(io_uring={"ok": False, "why": "EPERM", "setups": []}, io_uring_disabled=disabled)
+
+    assert ("kernel.io_uring_group" in why(one(said("facts", forbid)), Check.IO_URING)) is by_group
+
+
 def test_a_named_set_up_that_the_kernel_has_not() -> None:
     found = one(
         said("facts", lambda facts: facts["io_uring"].update(setups=["plain"])),
@@ -137,6 +147,15 @@ def test_buffers_that_cannot_be_registered(buffers: str, verdict: Verdict) -> No
     )
     assert found.verdicts[Check.MEMORY_LOCK] is verdict
     assert ("raise the limit" in why(found, Check.MEMORY_LOCK)) is (verdict is not Verdict.GOOD)
+
+
+def test_each_thread_of_a_job_is_tried_on_a_file_of_its_own() -> None:
+    laid_out: list[int] = []
+    found = one(
+        said("prepared", lambda message: laid_out.append(len(message["files"]))), workloads=(replace(READ, numjobs=3),)
+    )
+    assert found.is_ready
+    assert laid_out == [3]
 
 
 PATHS: list[tuple[dict[str, Any], Check, str]] = [

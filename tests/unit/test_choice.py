@@ -255,6 +255,14 @@ def test_one_guest_that_cannot_lock_its_buffers_takes_them_from_all() -> None:
     buffers.refuse_where_required(plan, found)
 
 
+def test_the_bytes_are_those_that_the_guest_would_lock() -> None:
+    """Buffers of writes hold more than what is in flight, so that no block comes again soon."""
+    taken = {"b": {("randread-4k", "data"): {"fixed_buffers": False, "buffer_bytes": 1 << 20}}}
+    (gap,) = buffers.gaps(plan_with(rw=Rw.RANDWRITE, iodepth=1), taken, LIMITS)
+    assert gap.needs_bytes == 1 << 20
+    assert gap.sentence == "cannot register 1 MiB of buffers: its memory-lock limit is 64 KiB"
+
+
 def test_registered_buffers_that_cannot_be_had_refuse_the_run() -> None:
     plan = plan_with(buffers="registered")
     with pytest.raises(RefusedError, match=r"128 KiB of buffers: its memory-lock limit is 64 KiB"):

@@ -57,7 +57,9 @@ def gaps(
             ):
                 continue
             limit = facts.get(guest, {}).get("memlock_bytes")
-            needs = workload.bs_bytes * workload.iodepth * workload.numjobs
+            locked = setup.get("buffer_bytes")  # those of writes hold more than what is in flight
+            in_flight = workload.bs_bytes * workload.iodepth * workload.numjobs
+            needs = locked if type(locked) is int and locked > 0 else in_flight
             told = limit if isinstance(limit, int) else None
             found.setdefault((guest, name), Gap(guest, name, needs, told, str(setup.get("why") or "")))
     return tuple(found.values())

@@ -244,16 +244,16 @@ def _rounds(plan: Plan) -> tuple[Round, ...]:
 
 
 async def _lay_out_scratch(session: Session, plan: Plan, mine: Sequence[Round]) -> None:
-    """One small file in the agent's work directory stands for the files of all jobs."""
+    """Files of one block in the agent's work directory stand for those of the jobs: each thread of a job wants its own."""
     size = max(round_.workload.bs_bytes for round_ in mine)
+    jobs = max(round_.workload.numjobs for round_ in mine)
     work = str(session.agent.hello["work"])
-    pairs: tuple[tuple[str, str | int], ...] = (("path", work), ("size", size), ("files", 1), ("seed", plan.seed))
+    pairs: tuple[tuple[str, str | int], ...] = (("path", work), ("size", size), ("files", jobs), ("seed", plan.seed))
     arrival = await session.ask("prepare", pairs, answer="prepared", timeout_s=preparing.REHEARSE_WITHIN_S)
     files = border.checked(arrival.message, "prepare")["files"]
-    if len(files) != 1:
-        raise AgentError(f"{len(files)} files were laid out for 1 asked for", step="prepare")
-    jobs = max(round_.workload.numjobs for round_ in mine)
-    session.files = {round_.target: (str(files[0]["path"]),) * jobs for round_ in mine}
+    if len(files) != jobs:
+        raise AgentError(f"{len(files)} files were laid out for {jobs} asked for", step="prepare")
+    session.files = {round_.target: tuple(str(entry["path"]) for entry in files) for round_ in mine}
 
 
 def _on_scratch(workload: Workload) -> Workload:

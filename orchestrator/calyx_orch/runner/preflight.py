@@ -150,7 +150,9 @@ def _io_uring_problems(facts: Mapping[str, Any], workloads: Iterable[Workload]) 
 
 def _allow_io_uring(facts: Mapping[str, Any]) -> str:
     if facts.get("io_uring_disabled"):
-        return "set kernel.io_uring_disabled to 0 there (sysctl)"
+        for_some = facts.get("io_uring_disabled") == 1
+        by_group = ", or put its user into the group that kernel.io_uring_group names" if for_some else ""
+        return f"set kernel.io_uring_disabled to 0 there (sysctl){by_group}"
     return "allow it in the seccomp profile of the container or service, or take a kernel that has it (5.4 or later)"
 
 
