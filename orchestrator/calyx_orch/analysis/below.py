@@ -54,6 +54,30 @@ def in_memory(context: Context) -> Doubt | None:
     return None
 
 
+def implausible(context: Context) -> Doubt | None:
+    """More was read or written than the way to the storage can carry (`limits`): something nearer answered."""
+    measurement, limits = context.measurement, context.limits
+    found = [
+        (part.bytes * NANOSECONDS / (measurement.window_ns * limit), what, limit)
+        for what, part, limit in (
+            ("read", measurement.read, limits.max_read_bytes_per_s),
+            ("written", measurement.write, limits.max_write_bytes_per_s),
+        )
+        if part is not None and limit is not None and measurement.window_ns > 0
+    ]
+    ratio, what, limit = max(found, default=(0.0, "", 0))
+    if ratio <= 1:
+        return None
+    return Doubt(
+        "implausible",
+        "implausible",
+        f"{units.format_rate(ratio * limit)} were {what}, and the way to the storage carries {units.format_rate(limit)} (limits:): a cache "
+        "on this side of it answered",
+        "use direct I/O and files beyond all caches, or correct limits: in the inventory",
+        ratio,
+    )
+
+
 def too_small(context: Context) -> Doubt | None:
     """The files of the target are so small that the caches of a controller, an array or an SSD hold them whole."""
     workload = context.round.workload

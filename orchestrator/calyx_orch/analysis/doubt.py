@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from calyx_orch.analysis import steady
-from calyx_orch.model import NANOSECONDS, Measurement, Round
+from calyx_orch.model import NANOSECONDS, Limits, Measurement, Round
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Context:
     facts: Mapping[str, Any] = field(default_factory=dict)
     prepared: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
+    limits: Limits = field(default_factory=Limits)
 
     @cached_property
     def inside(self) -> steady.Within | None:

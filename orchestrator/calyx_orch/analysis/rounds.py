@@ -8,7 +8,7 @@ from functools import cached_property
 
 from calyx_orch.analysis import steady, validity, variation, window
 from calyx_orch.analysis.histogram import merge, percentile_or_none
-from calyx_orch.model import Histogram, Measurement, Round, RunRecord
+from calyx_orch.model import Histogram, Limits, Measurement, Round, RunRecord
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,20 @@ def played(record: RunRecord) -> tuple[Played, ...]:
     for measurement in record.measurements:
         by_round.setdefault(measurement.round_index, []).append(measurement)
     paths = {(layout.guest, layout.target): layout.path for layout in record.plan.layouts}
+    limits = {guest.name: guest.limits for guest in record.plan.inventory.guests}
     return tuple(
-        _played(round_, by_round[round_.index], record, paths)
+        _played(round_, by_round[round_.index], record, paths, limits)
         for round_ in record.plan.rounds
         if round_.index in by_round
     )
 
 
 def _played(
-    round_: Round, measurements: list[Measurement], record: RunRecord, paths: dict[tuple[str, str], str]
+    round_: Round,
+    measurements: list[Measurement],
+    record: RunRecord,
+    paths: dict[tuple[str, str], str],
+    limits: dict[str, Limits],
 ) -> Played:
     good = [measurement for measurement in measurements if measurement.status == "ok"]
     common = window.common_window(good)
@@ -101,6 +106,7 @@ def _played(
             facts=facts,
             prepared=prepared.get(round_.target, {}) if isinstance(prepared, dict) else {},
             path=paths.get((measurement.guest, round_.target), ""),
+            limits=limits.get(measurement.guest, Limits()),
         )
         found = _figures(measurement, common.window, validity.doubts(context))
         figures.append(replace(found, steadiness=context.inside))

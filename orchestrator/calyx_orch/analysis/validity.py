@@ -376,6 +376,7 @@ RULES: tuple[Callable[[Context], Doubt | None], ...] = (
     steal,
     below.unwritten,
     below.in_memory,
+    below.implausible,
     below.page_cached,
     buffers_unregistered,
     not_direct,

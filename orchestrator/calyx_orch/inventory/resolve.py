@@ -15,7 +15,7 @@ from calyx_orch.documents import Document, Path, suggestion
 from calyx_orch.errors import Problem
 from calyx_orch.inventory import addresses
 from calyx_orch.inventory.schema import GuestSettings, InventoryDocument, JumpHostSettings, TargetSettings
-from calyx_orch.model import Connection, Guest, HostKeyPolicy, Place, Target, TransportKind
+from calyx_orch.model import Connection, Guest, HostKeyPolicy, Limits, Place, Target, TransportKind
 
 _NAME_REFUSED = frozenset("*?,[]{}\\\"'`$|<>;&/")
 
@@ -113,7 +113,7 @@ class Fleet:
             fio_path=_said(layers, "fio")[0], agent_dir=_said(layers, "agent_dir")[0],
             become=tuple((_said(layers, "become")[0] or "").split()),
             dead_man_s=_said(layers, "dead_man")[0] or 10.0,
-            same_machine=bool(_said(layers, "same_machine")[0]), labels=_merged(layers, "labels"),
+            same_machine=bool(_said(layers, "same_machine")[0]), labels=_merged(layers, "labels"), limits=_limits(layers),
             line=node.line if node is not None else 0,
         )  # fmt: skip
 
@@ -258,6 +258,11 @@ def _said(layers: list[tuple[Path, Any]], key: str) -> tuple[Any, Path]:
         if key in settings.model_fields_set:
             return getattr(settings, key), path
     return None, ()
+
+
+def _limits(layers: list[tuple[Path, Any]]) -> Limits:
+    said = _said(layers, "limits")[0]
+    return Limits() if said is None else Limits(said.max_read, said.max_write)
 
 
 def _merged(layers: list[tuple[Path, Any]], key: str) -> dict[str, Any]:

@@ -105,6 +105,13 @@ def _or_text(schema: dict[str, Any], description: str) -> None:
     schema["anyOf"] = [{"type": "string", "description": description}, mapping]
 
 
+class LimitSettings(Strict):
+    """What the way to a guest's storage can carry at most: figures beyond it are not the storage's."""
+
+    max_read: Rate | None = None
+    max_write: Rate | None = None
+
+
 class Settings(Strict):
     """What can be said of a guest wherever it is said: under defaults, a vm_host, a group or the guest itself."""
 
@@ -136,6 +143,9 @@ class Settings(Strict):
         default=None, description="this guest shares its machine with another one on purpose"
     )
     labels: Labels | None = None
+    limits: LimitSettings | None = Field(
+        default=None, description="what the way to the storage can carry; figures beyond are marked implausible"
+    )
     storage: Text | None = Field(default=None, description="the pool that the guest's disks lie on")
     targets: dict[str, TargetSettings | None] | None = Field(
         default=None, description="name: directory or raw device; null takes one away"

@@ -5,7 +5,7 @@ seconds as the inventory states them. Guest names are unique within an inventory
 """
 
 from calyx_orch.model.cleaning import Cleaned, Freed, Leftover, Untouched
-from calyx_orch.model.fleet import NANOSECONDS, Connection, Guest, HostKeyPolicy, Place, Target, TransportKind
+from calyx_orch.model.fleet import NANOSECONDS, Connection, Guest, HostKeyPolicy, Limits, Place, Target, TransportKind
 from calyx_orch.model.measurement import (
     Answers,
     ClockBound,
@@ -68,6 +68,7 @@ __all__ = [
     "Inventory",
     "Layout",
     "Leftover",
+    "Limits",
     "LoadMode",
     "LostTime",
     "Measurement",

@@ -57,6 +57,14 @@ class Target:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What the way to a guest's storage can carry at most, in bytes per second; None: not said."""
+
+    max_read_bytes_per_s: int | None = None
+    max_write_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True)
 class Guest:
     """One virtual machine that is measured. `line` is where the inventory names it (0: nowhere).
 
@@ -75,6 +83,7 @@ class Guest:
     same_machine: bool = False
     dead_man_s: float = 10.0
     labels: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = Limits()
     line: int = 0
 
     @property
