@@ -17,7 +17,7 @@ from calyx_orch import errors
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
-HEAVY = {"pandas", "plotly", "asyncssh", "numpy", "jinja2", "cryptography"}
+HEAVY = {"pandas", "plotly", "asyncssh", "numpy", "scipy", "sqlalchemy", "jinja2", "cryptography"}
 
 
 def pages() -> list[Path]:
@@ -118,16 +118,24 @@ def test_the_cli_reference_is_current() -> None:
     assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """`calyx-orch --help` answers without pandas, plotly, asyncssh and the like."""
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--help",), "run"),
+        (("--version",), "calyx-orch"),
+        (("run", "--help"), "--resume"),
+    ],
+)
+def test_what_is_asked_before_a_run_imports_nothing_heavy(words: tuple[str, ...], says: str) -> None:
+    """Help answers without pandas, plotly, scipy, asyncssh and the like."""
     program = (
-        "import sys\nsys.argv = ['calyx-orch', '--help']\nfrom calyx_orch.cli import main\n"
+        f"import sys\nsys.argv = ['calyx-orch', *{words!r}]\nfrom calyx_orch.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print('MODULES', *sorted({name.partition('.')[0] for name in sys.modules}))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     answer, _, modules = done.stdout.partition("MODULES")
-    assert "run" in answer
+    assert says in answer
     assert "calyx_orch" in modules.split()
     assert sorted(HEAVY & set(modules.split())) == []
 

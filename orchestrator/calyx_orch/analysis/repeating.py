@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from scipy import stats
-
 from calyx_orch.model import Measurement, Round, Settled, Until
 
 LEVEL = 0.95
@@ -37,6 +35,8 @@ def half_width(values: Sequence[float]) -> float | None:
     """Half of Student's 95 % interval of the mean / the mean: t CV / sqrt(n). None for fewer than two values or a mean of 0."""
     if len(values) < 2 or fmean(values) <= 0:
         return None
+    from scipy import stats  # takes a second to load, and few inventories say `until`
+
     reach = float(stats.t.ppf(0.5 + LEVEL / 2, len(values) - 1))
     return reach * stdev(values) / math.sqrt(len(values)) / fmean(values)
 

@@ -10,13 +10,11 @@ most 20 % of the mean, and the line fitted by least squares moves by at most 10 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-
-Floats = npt.NDArray[np.float64]
+from itertools import accumulate, pairwise
+from statistics import fmean, linear_regression
 
 ROUNDS = 5
 RANGE_MAX = 0.20  # of the mean
@@ -72,16 +70,16 @@ def last_window(values: Sequence[float]) -> Window | None:
     """The last five values as a window; None for fewer, and for a mean of 0."""
     if len(values) < ROUNDS:
         return None
-    tail = np.asarray(values[-ROUNDS:], dtype=np.float64)
-    mean = float(tail.mean())
+    tail = values[-ROUNDS:]
+    mean = fmean(tail)
     if mean <= 0:
         return None
-    slope = float(np.polyfit(np.arange(ROUNDS), tail, 1)[0])
+    slope = linear_regression(range(ROUNDS), tail).slope
     return Window(
         len(values) - ROUNDS,
         len(values) - 1,
         mean,
-        float(tail.max() - tail.min()) / mean,
+        (max(tail) - min(tail)) / mean,
         abs(slope) * (ROUNDS - 1) / mean,
     )
 
@@ -91,21 +89,25 @@ def fall(values: Sequence[float], *, before_min: int = 1, after_min: int = 3) ->
 
     It must be seen in at least `before_min` values before and `after_min` after.
     """
-    series = np.asarray(values, dtype=np.float64)
-    n = len(series)
+    n = len(values)
     if n < before_min + after_min or n < 3:
         return None
-    whole = float(((series - series.mean()) ** 2).sum())
-    at = np.arange(before_min, n - after_min + 1)
-    running = np.cumsum(series)
-    left = running[at - 1] / at
-    right = (running[-1] - running[at - 1]) / (n - at)
-    gained = at * (n - at) / n * (left - right) ** 2
-    best = int(np.argmax(gained))
-    place, before, after = int(at[best]), float(left[best]), float(right[best])
-    if whole <= 0 or after > (1 - FALL_MIN) * before or gained[best] < max(EXPLAINED_MIN * whole, _by_a_line(series)):
+    sums = list(accumulate(values))
+
+    def levels(at: int) -> tuple[float, float]:
+        return sums[at - 1] / at, (sums[-1] - sums[at - 1]) / (n - at)
+
+    def gained(at: int) -> float:
+        before, after = levels(at)
+        return at * (n - at) / n * (before - after) ** 2
+
+    mean = fmean(values)
+    whole = math.fsum((value - mean) ** 2 for value in values)
+    place = max(range(before_min, n - after_min + 1), key=gained)
+    before, after = levels(place)
+    if whole <= 0 or after > (1 - FALL_MIN) * before or gained(place) < max(EXPLAINED_MIN * whole, _by_a_line(values)):
         return None
-    return Fall(place, before, after) if _stays(series[place:], before, after) else None
+    return Fall(place, before, after) if _stays(values[place:], before, after) else None
 
 
 def within(intervals: Sequence[float], interval_s: float) -> Within | None:
@@ -113,22 +115,30 @@ def within(intervals: Sequence[float], interval_s: float) -> Within | None:
     if len(intervals) < INTERVALS_MIN:
         return None
     each = max(len(intervals) // STRETCHES, 1)
-    pieces = np.asarray(intervals[: len(intervals) // each * each], dtype=np.float64).reshape(-1, each).mean(axis=1)
-    fifths = [float(part.mean()) for part in np.array_split(pieces, ROUNDS)]
+    pieces = [fmean(intervals[at : at + each]) for at in range(0, len(intervals) // each * each, each)]
+    fifths = [fmean(part) for part in _parts(pieces, ROUNDS)]
     window = last_window(fifths)
     if window is None:
         return None
-    found = fall(pieces.tolist(), before_min=max(len(pieces) // 20, 1), after_min=len(pieces) // 5)
+    found = fall(pieces, before_min=max(len(pieces) // 20, 1), after_min=len(pieces) // 5)
     return Within(window, found, found.at * each * interval_s if found else None)
 
 
-def _by_a_line(series: Floats) -> float:
+def _by_a_line(values: Sequence[float]) -> float:
     """How much of the sum of squares a straight line explains."""
-    time = np.arange(len(series)) - (len(series) - 1) / 2
-    return float((time @ series) ** 2 / (time @ time))
+    times = [at - (len(values) - 1) / 2 for at in range(len(values))]
+    return math.fsum(time * value for time, value in zip(times, values, strict=True)) ** 2 / math.fsum(
+        time * time for time in times
+    )
 
 
-def _stays(after: Floats, before: float, level: float) -> bool:
+def _stays(after: Sequence[float], before: float, level: float) -> bool:
     """Whether what follows a fall leads nowhere near the level before: its thirds all lie nearer to the lower one."""
-    thirds = [float(part.mean()) for part in np.array_split(after, min(3, len(after)))]
-    return max(thirds) < (before + level) / 2
+    return max(fmean(part) for part in _parts(after, min(3, len(after)))) < (before + level) / 2
+
+
+def _parts(values: Sequence[float], count: int) -> list[Sequence[float]]:
+    """So many parts one after the other, the first ones longer by one where it does not come out even."""
+    each, more = divmod(len(values), count)
+    ends = [number * each + min(number, more) for number in range(count + 1)]
+    return [values[begin:end] for begin, end in pairwise(ends)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from calyx_orch import units
-from calyx_orch.analysis.summary import FleetRow, GuestRow, InterferenceRow, PairRow, Summary
+from calyx_orch.analysis.rows import FleetRow, GuestRow, InterferenceRow, PairRow, Summary
 from calyx_orch.model import RunRecord
 
 STANDS_OUT_MIN = 0.10  # less than a tenth from its peers is nobody's news

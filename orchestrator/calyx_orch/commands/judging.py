@@ -51,12 +51,9 @@ def settled(limits: Limits, plan: Plan) -> Limits:
     Raises UsageError when budgets cannot be read or are about nothing that is planned, when that run is not there, or when the
     JUnit file could not be written.
     """
-    from calyx_orch.analysis import budgets
     from calyx_orch.store import archive
 
-    misses = budgets.misses(limits.parsed(), plan)
-    if misses:
-        raise UsageError("\n".join(misses))
+    _refuse_misses(limits, plan)
     if limits.junit is not None and not limits.junit.absolute().parent.is_dir():
         raise UsageError(f"--junit {limits.junit}: there is no directory {limits.junit.absolute().parent}")
     if limits.against is None:
@@ -64,6 +61,15 @@ def settled(limits: Limits, plan: Plan) -> Limits:
     folder = _reference(limits, plan.inventory.key)
     archive.read(folder)
     return replace(limits, against=str(folder))
+
+
+def _refuse_misses(limits: Limits, plan: Plan) -> None:
+    if not limits.budgets:
+        return
+    from calyx_orch.analysis import budgets
+
+    if misses := budgets.misses(limits.parsed(), plan):
+        raise UsageError("\n".join(misses))
 
 
 @dataclass(frozen=True)
