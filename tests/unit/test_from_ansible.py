@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -170,11 +171,27 @@ def test_nothing_named_calyx_is_dropped_in_silence(tmp_path: Path) -> None:
     x, y = fleet.guests
     assert (x.become, y.become, x.dead_man_s, y.dead_man_s) == (("sudo", "-n"), (), 30.0, 30.0)
     assert said.splitlines() == [
+        "from_ansible: 2 hosts, x for one: calyx_colour left out: a guest has no key of that name",
+        "from_ansible: 2 hosts, x for one: calyx_vmhost left out: a guest has no key of that name (did you mean calyx_vm_host?)",
         "from_ansible: y: ansible_become_password left out: there are no passwords here, log in by key",
         'from_ansible: y: ansible_become left out: calyx_become="sudo -n" starts the agent as root',
-        "from_ansible: 2 hosts: calyx_colour left out: a guest has no key of that name",
-        "from_ansible: 2 hosts: calyx_vmhost left out: a guest has no key of that name (did you mean calyx_vm_host?)",
     ]
+
+
+def test_what_holds_for_many_hosts_is_said_once(tmp_path: Path) -> None:
+    """However many they are, and as quickly."""
+    text = "[g]\n" + "".join(f"vm{n}\nw{n} ansible_connection=winrm\n" for n in range(4000))
+    path = written(tmp_path, "hosts", text + "[g:vars]\nansible_become=true\n")
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(path), "--target", "/d"], capture_output=True, text=True, timeout=30
+    )
+    assert done.stderr.splitlines() == [
+        'from_ansible: 4000 hosts, vm0 for one: ansible_become left out: calyx_become="sudo -n" starts the agent as root',
+        "from_ansible: 4000 hosts, w0 for one, are left out: its connection is winrm, not SSH",
+    ]
+    assert len(json.loads(done.stdout)["guests"]) == 4000
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 3
 
 
 def test_it_is_a_source_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
