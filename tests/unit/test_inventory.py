@@ -93,6 +93,16 @@ def test_null_goes_back_to_what_is_built_in() -> None:
     assert (connection.user, connection.port, connection.jump) == (None, 22, None)
 
 
+def test_null_takes_a_guest_out_of_the_groups_of_defaults() -> None:
+    """As it does with every key; a group of defaults that there is not is told where it is written."""
+    text = "groups: {g: {port: 23}}\ndefaults: {groups: g, targets: {d: /d}}\nguests: {vm1: , vm2: {groups: ~}}"
+    assert [(guest(text, name).groups, guest(text, name).connection.port) for name in ("vm1", "vm2")] == [
+        (("g",), 23), ((), 22),
+    ]  # fmt: skip
+    slip = "defaults: {targets: {d: /d}, groups: [h]}\nguests: {vm1: }"
+    assert problems(slip, head="") == ["inventory.yaml:1:39: unknown group 'h': declare it under groups:"]
+
+
 def test_relative_files_start_at_the_inventory() -> None:
     """Absolute ones and ~ are left alone."""
     text = "guests: {vm1: {key: [id, /abs/id, ~/.ssh/id], known_hosts: ../known, ssh_config: ./conf}}"
@@ -152,6 +162,28 @@ def test_ranges_that_are_none_are_refused(pattern: str) -> None:
     """Backwards, unbalanced, or beyond all bounds; at once."""
     with pytest.raises(ValueError, match=r"range|names"):
         names.expand(pattern)
+
+
+def test_a_range_is_resolved_once_and_not_for_each_of_its_guests() -> None:
+    """Ten thousand guests with a range of addresses take no square of time, and a slip in their settings is one problem."""
+    begin = time.process_time()
+    guests = parse("guests:\n  vm[1:100]-[1:100]: {address: '10.[1:100].0.[1:100]'}").guests
+    assert time.process_time() - begin < 2
+    assert (len(guests), guests[-1].name, guests[-1].connection.address) == (10_000, "vm100-100", "10.100.0.100")
+    text = (
+        "vm_hosts: {hv1: }\nguests:\n  vm[1:3]: {vm_host: hv2, address: '10.0.0.[1:2]'}\n  x[1:2]: {targets: {data: ~}}"
+    )
+    assert problems(text) == [
+        "inventory.yaml:4:22: unknown vm_host 'hv2' (did you mean 'hv1'?)",
+        "inventory.yaml:4:36: 'address': '10.0.0.[1:2]' stands for 2 addresses, the name for 3 guests",
+        "inventory.yaml:5:3: guest 'x[1:2]' has no target: give targets: {data: /directory} here or under defaults",
+    ]
+
+
+def test_a_name_that_is_the_address_may_hold_no_port() -> None:
+    assert problems("guests:\n  vm1:22:") == [
+        "inventory.yaml:3:3: the name is the address, but 'vm1:22' holds a port: write it as port: 22; give address:"
+    ]
 
 
 def test_addresses_follow_the_ranges_of_names() -> None:

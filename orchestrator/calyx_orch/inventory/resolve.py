@@ -7,7 +7,7 @@ and `targets` are merged name by name. A key that says null goes back to the bui
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calyx_orch import names
@@ -40,19 +40,14 @@ class Fleet:
         found: dict[str, Guest] = {}
         whole: list[Guest] = []  # those of which no part of the connection was wrong
         for path, pattern, settings in self._entries():
-            for position, (name, count) in enumerate(self._names(path, pattern)):
-                guest = self._guest(path, name, position, count, settings)
-                if guest is None:
+            is_whole = not self._document.lacks(path, "address", "port", "jump", "transport")
+            for guest in self._members(path, pattern, settings):
+                if guest.name in found:
+                    lines = f"line {found[guest.name].line} and line {guest.line}"
+                    self._problem(path, f"guest '{guest.name}' is named twice: {lines}", at_key=True)
                     break
-                if name in found:
-                    self._problem(
-                        path,
-                        f"guest '{name}' is named twice: line {found[name].line} and line {guest.line}",
-                        at_key=True,
-                    )
-                    break
-                found[name] = guest
-                if not self._document.lacks(path, "address", "port", "jump", "transport"):
+                found[guest.name] = guest
+                if is_whole:
                     whole.append(guest)
                 if len(found) > names.NAMES_MAX:
                     self._problem(path, f"more than {names.NAMES_MAX} guests", at_key=True)
@@ -79,72 +74,91 @@ class Fleet:
             for index, named in enumerate(guests or ()):
                 yield ("guests", index), named.name, named
 
-    def _names(self, path: Path, pattern: str) -> list[tuple[str, int]]:
+    def _names(self, path: Path, pattern: str) -> tuple[str, ...]:
         try:
             expanded = names.expand(pattern)
             for name in (expanded[0], expanded[-1]):
                 _check_name(name)
         except ValueError as error:
             self._problem(path, f"guest name: {error}", at_key=True)
-            return []
-        return [(name, len(expanded)) for name in expanded]
+            return ()
+        return expanded
 
-    def _guest(self, path: Path, name: str, position: int, count: int, settings: GuestSettings) -> Guest | None:
-        groups = self._references(path, "groups", settings.groups or self._defaults.groups or (), self._groups)
-        members = [(("groups", group), self._groups[group]) for group in groups if self._groups.get(group) is not None]
-        layers: list[tuple[Path, Any]] = [(path, settings), *reversed(members), (("defaults",), self._defaults)]
-        vm_host = self._reference(layers, "vm_host", self._vm_hosts)
-        if vm_host is not None and self._vm_hosts[vm_host] is not None:
-            layers.insert(-1, (("vm_hosts", vm_host), self._vm_hosts[vm_host]))
-        connection = self._connection(layers, path, name, position, count)
-        if connection is None:
-            return None
+    def _members(self, path: Path, pattern: str, settings: GuestSettings) -> Iterator[Guest]:
+        """The guests of one entry: one, or those of a range, which are alike but for name and address."""
+        members = self._names(path, pattern)
+        layers, groups, vm_host = self._layers(path, settings)
         targets = self._targets(layers)
         if not targets and not any("targets" in steps for steps in self._cut):
             self._problem(
                 path,
-                f"guest '{name}' has no target: give targets: {{data: /directory}} here or under defaults",
+                f"guest '{pattern}' has no target: give targets: {{data: /directory}} here or under defaults",
                 at_key=True,
             )
         node = self._document.key(path) if isinstance(path[-1], str) else self._document.find((*path, "name"))
-        return Guest(
-            name=name, connection=connection, targets=targets, vm_host=vm_host, groups=tuple(groups),
-            storage=self._reference(layers, "storage", self._storage),
-            fio_path=_said(layers, "fio")[0], agent_dir=_said(layers, "agent_dir")[0],
-            become=tuple((_said(layers, "become")[0] or "").split()),
-            dead_man_s=_said(layers, "dead_man")[0] or 10.0,
-            same_machine=bool(_said(layers, "same_machine")[0]), labels=_merged(layers, "labels"), limits=_limits(layers),
-            line=node.line if node is not None else 0,
-        )  # fmt: skip
+        node = node or self._document.find(path)  # a list's entry that is a name alone
+        alike: dict[str, Any] = {
+            "targets": targets, "vm_host": vm_host, "groups": groups, "storage": self._reference(layers, "storage", self._storage),
+            "fio_path": _said(layers, "fio")[0], "agent_dir": _said(layers, "agent_dir")[0],
+            "become": tuple((_said(layers, "become")[0] or "").split()), "dead_man_s": _said(layers, "dead_man")[0] or 10.0,
+            "same_machine": bool(_said(layers, "same_machine")[0]), "labels": _merged(layers, "labels"),
+            "limits": _limits(layers), "line": node.line if node is not None else 0,
+        }  # fmt: skip
+        for name, connection in zip(members, self._connections(layers, path, members), strict=False):
+            yield Guest(name=name, connection=connection, **alike)
 
-    def _connection(
-        self, layers: list[tuple[Path, Any]], path: Path, name: str, position: int, count: int
-    ) -> Connection | None:
+    def _layers(
+        self, path: Path, settings: GuestSettings
+    ) -> tuple[list[tuple[Path, Any]], tuple[str, ...], str | None]:
+        """What holds for an entry, the closest first; its groups, and its vm_host."""
+        defaults: tuple[Path, Any] = (("defaults",), self._defaults)
+        named, named_at = _said([(path, settings), defaults], "groups")
+        groups = self._references(named_at, "groups", named or (), self._groups)
+        members = [(("groups", group), self._groups[group]) for group in groups if self._groups.get(group) is not None]
+        layers: list[tuple[Path, Any]] = [(path, settings), *reversed(members), defaults]
+        vm_host = self._reference(layers, "vm_host", self._vm_hosts)
+        if vm_host is not None and self._vm_hosts[vm_host] is not None:
+            layers.insert(-1, (("vm_hosts", vm_host), self._vm_hosts[vm_host]))
+        return layers, tuple(groups), vm_host
+
+    def _connections(self, layers: list[tuple[Path, Any]], path: Path, members: Sequence[str]) -> Iterator[Connection]:
+        """How each of these guests is reached; none when an address of theirs cannot be."""
+        user, user_at = _said(layers, "user")
+        jump, jump_at = _said(layers, "jump")
+        _, address_at = _said(layers, "address")
+        alike: dict[str, Any] = {
+            "port": _said(layers, "port")[0] or 22,
+            "jump": self._jump(jump, (*jump_at, "jump")) if jump is not None else None,
+            "transport": TransportKind(_said(layers, "transport")[0] or "ssh"),
+            **self._credentials(layers),
+        }
+        for endpoint in self._endpoints(layers, path, members):
+            if endpoint.user is not None and user_at == address_at and user not in (None, endpoint.user):
+                self._problem(
+                    (*address_at, "user"), f"'user' says {user!r}, the address says {endpoint.user!r}: keep one"
+                )
+            yield Connection(address=endpoint.address, user=user if endpoint.user is None else endpoint.user, **alike)
+
+    def _endpoints(
+        self, layers: list[tuple[Path, Any]], path: Path, members: Sequence[str]
+    ) -> Sequence[addresses.Endpoint]:
+        """The address of each of these guests: its own of a range, the one that is said for all, or its name."""
         written, where = _said(layers, "address")
         try:
-            choices = (name,) if written is None else names.expand(written) if names.has_range(written) else (written,)
-            if len(choices) not in (1, count):
-                raise ValueError(f"{written!r} stands for {len(choices)} addresses, the name for {count} guests")
-            endpoint = addresses.split_endpoint(choices[position if len(choices) > 1 else 0])
-            if endpoint.port is not None:
-                raise ValueError(f"{written!r} holds a port: write it as port: {endpoint.port}")
+            spelled = members if written is None else names.expand(written) if names.has_range(written) else (written,)
+            if members and len(spelled) not in (1, len(members)):
+                raise ValueError(f"{written!r} stands for {len(spelled)} addresses, the name for {len(members)} guests")
+            endpoints = [addresses.split_endpoint(one) for one in spelled]
+            for one, endpoint in zip(spelled, endpoints, strict=True):
+                if endpoint.port is not None:
+                    raise ValueError(f"{one!r} holds a port: write it as port: {endpoint.port}")
         except ValueError as error:
             message = (
-                f"'address': {error}" if written is not None else f"the name is the address, but {error}: give address:"
+                f"'address': {error}" if written is not None else f"the name is the address, but {error}; give address:"
             )
             self._problem((*where, "address") if written is not None else path, message, at_key=written is None)
-            return None
-        user, user_at = _said(layers, "user")
-        if endpoint.user is not None and user_at == where and user not in (None, endpoint.user):
-            self._problem((*where, "user"), f"'user' says {user!r}, the address says {endpoint.user!r}: keep one")
-        jump, jump_at = _said(layers, "jump")
-        return Connection(
-            address=endpoint.address, port=_said(layers, "port")[0] or 22,
-            user=endpoint.user if endpoint.user is not None else user,
-            jump=self._jump(jump, (*jump_at, "jump")) if jump is not None else None,
-            transport=TransportKind(_said(layers, "transport")[0] or "ssh"),
-            **self._credentials(layers),
-        )  # fmt: skip
+            return ()
+        return endpoints if len(endpoints) == len(members) else endpoints * len(members)
 
     def _credentials(self, layers: list[tuple[Path, Any]]) -> dict[str, Any]:
         keys = _said(layers, "key")[0] or ()

@@ -12,7 +12,6 @@ from typing import Any
 
 from calyx_orch import documents, units
 from calyx_orch.documents import Document, Path
-from calyx_orch.errors import Problem
 from calyx_orch.inventory import sense
 from calyx_orch.inventory.schema import WORKLOAD_REFUSALS, PresetDocument, WorkloadSettings
 from calyx_orch.inventory.words import Split
@@ -183,9 +182,7 @@ class Expansion:
         return node.line if node is not None else 0
 
     def _problem(self, path: Path, message: str) -> None:
-        problem: Problem = self._document.problem(path, message)
-        if problem not in self._document.problems:
-            self._document.problems.append(problem)
+        self._document.problems.append(self._document.problem(path, message))
 
 
 def _named(settings: WorkloadSettings, path: Path) -> str:
