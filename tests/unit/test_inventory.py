@@ -103,6 +103,15 @@ def test_null_takes_a_guest_out_of_the_groups_of_defaults() -> None:
     assert problems(slip, head="") == ["inventory.yaml:1:39: unknown group 'h': declare it under groups:"]
 
 
+def test_guests_may_be_a_list_of_names() -> None:
+    """Beside mappings; each knows its line."""
+    found = parse("guests:\n  - vm1\n  - {name: vm2, port: 23}\n  - db[1:2]\n").guests
+    assert [(one.name, one.connection.address, one.connection.port, one.line) for one in found] == [
+        ("vm1", "vm1", 22, 3), ("vm2", "vm2", 23, 4), ("db1", "db1", 22, 5), ("db2", "db2", 22, 5),
+    ]  # fmt: skip
+    assert problems("guests: [vm1, vm1]") == ["inventory.yaml:2:15: guest 'vm1' is named twice: line 2 and line 2"]
+
+
 def test_relative_files_start_at_the_inventory() -> None:
     """Absolute ones and ~ are left alone."""
     text = "guests: {vm1: {key: [id, /abs/id, ~/.ssh/id], known_hosts: ../known, ssh_config: ./conf}}"
@@ -316,6 +325,35 @@ def test_a_workload_that_makes_no_sense_is_refused(workload: str, reason: str) -
     found = problems(f"guests: {{vm1: }}\nworkloads:\n  - {workload}")
     assert len(found) == 1, found
     assert reason in found[0]
+
+
+def test_the_words_of_fio_ssh_and_ansible_lead_to_ours() -> None:
+    """Where a word is known elsewhere by another name, that is no near miss of one here."""
+    text = """guests:
+  vm1: {ansible_host: a}
+  vm2: {HostName: a}
+  vm3: {ProxyJump: a}
+workloads: [{name: w, readwrite: read, blocksize: 4k, size: 1m}]
+"""
+    assert [one.partition(": ")[2] for one in problems(text)] == [
+        "'ansible_host' is refused: it is called address; inventories/from_ansible reads whole inventories of Ansible",
+        "'HostName' is refused: it is called address",
+        "'ProxyJump' is refused: it is called jump",
+        "missing key 'rw' in workload 'w'",
+        "'readwrite' is refused: the pattern is called rw",
+        "'blocksize' is refused: the size of an I/O is called bs",
+    ]
+    (one,) = parse("guests: [vm1]\nworkloads: [{rw: readwrite, size: 1m}]").workloads
+    assert (one.name, one.rw) == ("rw-4k", Rw.RW)
+    jsonschema.Draft202012Validator(inventory.schema()).validate(
+        {"guests": ["vm1"], "workloads": [{"rw": ["readwrite", "read"], "size": "1m", "rate": 1000000}]}
+    )
+
+
+def test_a_workload_without_a_list_is_told_by_its_place() -> None:
+    head = "guests: [vm1]\nworkloads: {rw: read, size: 1m, "
+    assert problems(head + "targets: dta}")[0].startswith("inventory.yaml:3:42: unknown target 'dta'")
+    assert problems(head + "setup: psync}")[0].startswith("inventory.yaml:3:40: workload 'read-4k' has setup psync")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,6 +42,19 @@ _REFUSALS = {
     **WORKLOAD_REFUSALS,
     "hosts": "a guest is one virtual machine that is measured, a vm_host the machine it runs on: name them under guests: and vm_hosts:",
     "password": "passwords are not read from an inventory: use a key (key:) or an SSH agent",
+    **{
+        theirs: f"it is called {ours}"
+        for ours, others in {
+            "address": ("HostName", "hostname", "ip"),
+            "key": ("IdentityFile", "identity_file", "private_key"),
+            "jump": ("ProxyJump", "proxy_jump", "bastion"),
+        }.items()
+        for theirs in others
+    },
+    **{
+        f"ansible_{theirs}": f"it is called {ours}; inventories/from_ansible reads whole inventories of Ansible"
+        for theirs, ours in {"host": "address", "port": "port", "user": "user", "ssh_private_key_file": "key"}.items()
+    },
 }
 
 
@@ -92,10 +106,10 @@ def from_guests(
     endpoints = [_endpoint(guest) for guest in guests]
     if not endpoints:
         raise UsageError("no guest: give --guest [user@]host[:port] once for each guest")
-    hosts = [endpoint.address for endpoint in endpoints]
+    hosts = Counter(endpoint.address for endpoint in endpoints)
     named: dict[str, dict[str, Any]] = {}
     for written, endpoint in zip(guests, endpoints, strict=True):
-        unique = hosts.count(endpoint.address) == 1
+        unique = hosts[endpoint.address] == 1
         name = endpoint.address if unique else f"{endpoint.address}:{endpoint.port or 22}"
         if name in named:
             raise UsageError(f"--guest {written}: {name} is named twice")
@@ -127,7 +141,7 @@ def choose_workloads(inventory: Inventory, names: Sequence[str], *, presets: Map
     document = Document(inventory.source, None)
     opened = Expansion(document, presets).expand([WorkloadSettings(preset=name) for name in added])
     if document.problems:
-        raise UsageError("\n".join(str(problem) for problem in document.problems))
+        raise UsageError("\n".join(dict.fromkeys(str(problem) for problem in document.problems)))
     kept = tuple(one for one in inventory.workloads if any(is_workload(one.name, name) for name in own))
     taken = {one.name for one in kept}
     return replace(inventory, workloads=kept + tuple(one for one in opened if one.name not in taken))
@@ -216,17 +230,18 @@ def _refuse_psync(document: Document, workloads: Sequence[Workload]) -> None:
 
 
 def _written_at(document: Document, key: str, value: str) -> documents.Path:
-    """Where `value` is written under `key` among the workloads."""
+    """Where `value` is written under `key` among the workloads, or in the one that stands there without a list."""
     entries = document.find(("workloads",))
     count = len(entries.value) if entries is not None and isinstance(entries.value, list) else 0
-    for index in range(count):
-        written = document.find(("workloads", index, key))
+    paths: list[documents.Path] = [("workloads",), *(("workloads", index) for index in range(count))]
+    for path in paths:
+        written = document.find((*path, key))
         if written is not None and isinstance(written.value, list):
             for position, one in enumerate(written.value):
                 if one.value == value:
-                    return ("workloads", index, key, position)
+                    return (*path, key, position)
         elif written is not None and written.value == value:
-            return ("workloads", index, key)
+            return (*path, key)
     return ("workloads",)
 
 

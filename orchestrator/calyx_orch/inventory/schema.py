@@ -27,6 +27,7 @@ from calyx_orch.inventory.values import (
     Labels,
     Latency,
     Many,
+    Pattern,
     Program,
     Rate,
     Share,
@@ -47,6 +48,8 @@ WORKLOAD_REFUSALS = {
     "ioengine": "baselines choose fio's engine (baselines: [fio-io_uring, fio-libaio])",
     "filename": "files are made in a directory given under targets:",
     "directory": "files are made in a directory given under targets:",
+    "readwrite": "the pattern is called rw",
+    "blocksize": "the size of an I/O is called bs",
     "hipri": "polled completions are called iopoll",
     "rate_process": "arrivals are chosen by arrival: constant or poisson",
     "bsrange": "ranges of sizes are written out by bssplit",
@@ -171,9 +174,18 @@ class GuestSettings(GroupSettings):
 
 
 class NamedGuest(GuestSettings):
-    """A guest of a list."""
+    """A guest of a list: its name alone, or a mapping with a name."""
+
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: _or_text(schema, "the name, which is the address as well")
+    )
 
     name: Text
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
 
 class StorageSettings(Strict):
@@ -204,7 +216,7 @@ class WorkloadSettings(Strict):
 
     name: WorkloadName | None = None
     preset: Text | None = None
-    rw: Many[Literal["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"]] | None = None
+    rw: Many[Pattern] | None = None
     bs: Many[BlockSize] | None = None
     iodepth: Many[Annotated[Whole, Field(ge=1, le=4096)]] | None = None
     numjobs: Many[Annotated[Whole, Field(ge=1, le=256)]] | None = None

@@ -6,19 +6,18 @@ import posixpath
 import re
 import zoneinfo
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from calyx_orch import units
 from calyx_orch.inventory import words
-from calyx_orch.model import Window
+from calyx_orch.model import Rw, Window
 
 T = TypeVar("T")
 _WHOLE = re.compile(r"^-?(0|[1-9][0-9]*)$", re.ASCII)
 _TRUE, _FALSE = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _WORKLOAD_NAME = re.compile(r"^\w[\w.+-]{0,79}$")
-_TARGET_NAME = re.compile(r"^\w[\w.+-]{0,39}$")
 
 _DEVICES_ELSEWHERE = (
     "a path is that of a directory; a raw device, whose content is destroyed, is given as "
@@ -96,14 +95,11 @@ def _agent_dir(value: Any) -> str:
     return path
 
 
-def _named(pattern: re.Pattern[str], what: str) -> BeforeValidator:
-    def check(value: Any) -> str:
-        name = text(value)
-        if not pattern.match(name):
-            raise ValueError(f"{name[:60]!r} is no name of a {what}: letters, digits and . _ + - only")
-        return name
-
-    return BeforeValidator(check)
+def _workload_name(value: Any) -> str:
+    name = text(value)
+    if not _WORKLOAD_NAME.match(name):
+        raise ValueError(f"{name[:60]!r} is no name of a workload: letters, digits and . _ + - only")
+    return name
 
 
 class _Many:
@@ -139,6 +135,7 @@ def _day_window(value: Any) -> Window:
 
 
 _SIZE_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": units.SIZE_PATTERN}]}
+_RATE_SCHEMA = {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": units.RATE_PATTERN}]}
 _SHARE_SCHEMA = {
     "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": units.PERCENT_PATTERN}]
 }
@@ -150,9 +147,7 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 Size = Annotated[int, parsed(units.parse_size), WithJsonSchema(_SIZE_SCHEMA)]
 BlockSize = Annotated[int, parsed(words.block_size), WithJsonSchema(_SIZE_SCHEMA)]
 Duration = Annotated[float, parsed(units.parse_duration), WithJsonSchema(_DURATION_SCHEMA)]
-Rate = Annotated[
-    int, parsed(units.parse_rate), WithJsonSchema({"type": "string", "pattern": units.RATE_PATTERN}), Field(gt=0)
-]
+Rate = Annotated[int, parsed(units.parse_rate), WithJsonSchema(_RATE_SCHEMA), Field(gt=0)]
 Latency = Annotated[
     float, parsed(units.parse_latency), WithJsonSchema({"type": "string", "pattern": _LATENCY_PATTERN}), Field(gt=0)
 ]
@@ -164,8 +159,12 @@ Directory = Annotated[str, BeforeValidator(_directory)]
 Device = Annotated[str, BeforeValidator(_device)]
 Program = Annotated[str, BeforeValidator(_program)]
 AgentDir = Annotated[str, BeforeValidator(_agent_dir)]
-WorkloadName = Annotated[str, _named(_WORKLOAD_NAME, "workload")]
-TargetName = Annotated[str, _named(_TARGET_NAME, "target")]
+WorkloadName = Annotated[str, BeforeValidator(_workload_name)]
+Pattern = Annotated[
+    Literal["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim"],
+    BeforeValidator(words.pattern),
+    WithJsonSchema({"type": "string", "enum": [*map(str, Rw), words.READWRITE]}),
+]
 Split = Annotated[
     tuple[words.Split, words.Split], parsed(words.bssplit), WithJsonSchema({"type": "string", "pattern": r"^[0-9].*/"})
 ]

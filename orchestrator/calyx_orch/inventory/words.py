@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from calyx_orch import units
 
+READWRITE = "readwrite"
 CPUS_MAX = 4096
 BSSPLIT_ENTRIES_MAX = 64
 ZONES_MAX = 64
@@ -37,6 +38,11 @@ def block_size(written: str) -> int:
     if size % 512 or not 512 <= size <= BLOCK_BYTES_MAX:
         raise ValueError(f"{written!r} is no multiple of 512 bytes from 512 to 64m")
     return size
+
+
+def pattern(written: object) -> object:
+    """The other word of fio for `rw` as that one; anything else as it is."""
+    return "rw" if written == READWRITE else written
 
 
 def bssplit(written: str) -> tuple[Split, Split]:
