@@ -14,7 +14,7 @@ import pytest
 
 import replay
 from calyx_agent import executables as shipped
-from calyx_orch import engines, runner
+from calyx_orch import engines, runner, sources
 from calyx_orch import plan as planning
 from calyx_orch.analysis import summary, verdict
 from calyx_orch.commands import resume as command
@@ -267,6 +267,34 @@ def test_what_is_whole_or_still_going_on_is_not_resumed(tmp_path: Path) -> None:
         reopen(folder.path)
     with pytest.raises(UsageError, match=r"holds no run\.json"):
         reopen(tmp_path)
+
+
+@pytest.mark.parametrize("text", [b"guests: {a: }\r\n", b"\xef\xbb\xbfguests: {a: }\n"], ids=["CRLF", "BOM"])
+@pytest.mark.parametrize("is_whole_path", [True, False])
+def test_an_inventory_was_changed_only_when_it_is_read_as_another_text(
+    text: bytes, is_whole_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line ends and a byte order mark are no change; and it is found from whatever directory the run is resumed."""
+    source = tmp_path / "fleet.yaml"
+    source.write_bytes(text)
+    plan = plan_for(
+        "a",
+        text=sources.read(str(source))[0],
+        source=str(source) if is_whole_path else "fleet.yaml",
+        origin=str(source),
+    )
+    folder = archive.RunFolder.create(tmp_path, plan)
+    folder.close()
+    monkeypatch.chdir("/")
+
+    def says() -> str:
+        run = reopen(folder.path)
+        run.folder.close()
+        return run.says
+
+    assert "was changed" not in says()
+    source.write_bytes(text + b"# more\n")
+    assert f"; {source} was changed since: the run goes on with its own copy" in says()
 
 
 def test_a_run_that_was_killed_at_its_very_end_only_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

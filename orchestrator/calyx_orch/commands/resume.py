@@ -106,10 +106,11 @@ def _says(record: RunRecord, there: Standing) -> str:
 
 def _changed(record: RunRecord) -> str:
     """Say when the file that the run was started from holds another text by now; nobody can tell of a program or a pipe."""
-    source = Path(record.plan.inventory.source)
+    inventory = record.plan.inventory
+    source = Path(inventory.origin or inventory.source)
     try:
         is_file = source.suffix in (".yaml", ".yml", ".json")
-        is_changed = is_file and source.read_text("utf-8") != record.plan.inventory.text
+        is_changed = is_file and source.read_bytes().decode("utf-8-sig") != inventory.text  # as `sources` reads it
     except (OSError, UnicodeDecodeError):
         return ""
     return f"; {source} was changed since: the run goes on with its own copy" if is_changed else ""
