@@ -55,10 +55,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def calyx(home: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+def calyx(home: Path, *words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"CALYX_ORCH_STORE": f"sqlite:///{home / 'store.sqlite'}", "COLUMNS": "200"}
     argv = [sys.executable, "-m", "calyx_orch.cli", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env, cwd=cwd)
 
 
 def test_history_names_the_vm_host_that_got_worse(home: Path) -> None:
@@ -87,6 +87,16 @@ def test_list_and_show_find_what_was_indexed(home: Path) -> None:
     assert "hv1" in shown.stdout
     assert "randread-4k" in shown.stdout
     assert calyx(home, "show", "night-1").stderr.startswith("'night-1' is the beginning of 10 runs: write more of it")
+
+
+def test_a_file_names_the_inventory_whose_runs_are_meant(home: Path, tmp_path: Path) -> None:
+    """By its whole path, for history and calibrate alike: two files of one name are two inventories."""
+    assert calyx(home, "history", "--inventory", "inventories/fleet.yaml", "--json", cwd=tmp_path).returncode == 0
+    (tmp_path / "inventories").mkdir()
+    (tmp_path / "inventories" / "fleet.yaml").touch()
+    for words in (("history",), ("calibrate",)):
+        ended = calyx(home, *words, "--inventory", "inventories/fleet.yaml", cwd=tmp_path)
+        assert (ended.returncode, "that fit" in ended.stderr) == (2, True)
 
 
 def test_a_folder_is_indexed_and_one_that_is_broken_does_not_keep_out_the_others(home: Path, tmp_path: Path) -> None:
@@ -130,6 +140,16 @@ def test_exports_can_be_read_by_their_own_tools(home: Path, tmp_path: Path) -> N
         (("export", "last", "--format", "xml"), "there is no format 'xml': choose csv, parquet"),
         (("export", "nothing"), "'nothing' names no run"),
         (("history", "--metric", "speed"), "there is no metric 'speed': choose throughput"),
+        (
+            ("history", "--scope", "vmhost"),
+            "there is no scope 'vmhost' (did you mean 'vm_host'?): choose fleet, vm_host",
+        ),
+        (("calibrate", "--scope", "vmhost"), "there is no scope 'vmhost' (did you mean 'vm_host'?)"),
+        (("calibrate", "nothing"), "'nothing' names no run"),
+        (
+            ("report", "nothing", "--store", "sqlite:////proc/none"),
+            "'nothing' is no directory here, and there is no store",
+        ),
         (("history", "--name", "hv9"), "the store has no throughput by vm_host that fits"),
         (("index", "/proc/self"), "/proc/self is no run folder, and there is none right below it"),
     ],

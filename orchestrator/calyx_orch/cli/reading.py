@@ -148,13 +148,20 @@ def history(
     """Show a metric night by night, with incidents, suspects and recoveries."""
     from calyx_orch.commands import history as command
 
-    given = {"name": name, "workload": workload, "engine": engine, "inventory": inventory}
+    given = {"name": name, "workload": workload, "engine": engine}
     where = {key: value for key, value in given.items() if value is not None}
-    if inventory is not None and Path(inventory).exists():
-        where["inventory"] = str(Path(inventory).absolute())
     _with_page(html, dashboard)
     raise typer.Exit(
-        command.show(metric, scope=scope, where=where, store=store, as_json=json_, html=html, dashboard=dashboard)
+        command.show(
+            metric,
+            scope=scope,
+            where=where,
+            inventory=inventory,
+            store=store,
+            as_json=json_,
+            html=html,
+            dashboard=dashboard,
+        )
     )
 
 

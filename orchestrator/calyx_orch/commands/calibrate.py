@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from rich.text import Text
 
+from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.history import METRICS
@@ -17,13 +18,17 @@ def show(
 ) -> int:
     """Say what the thresholds are worth on this fleet. Raises UsageError when the store has no such nights."""
     from calyx_orch.analysis import false_alarms, history, nights
+    from calyx_orch.analysis.scopes import SCOPES
     from calyx_orch.store import database
 
-    where = {"engine": engine} | ({"inventory": inventory} if inventory is not None else {})
+    naming.known("scope", scope, SCOPES)
+    where = {"engine": engine}
+    if inventory is not None:
+        where["inventory"] = naming.inventory_key(inventory)
     opened = database.open_store(store, create=False)
     found: dict[str, false_alarms.Calibration] = {}
     try:
-        wanted = {opened.find(run).run_id for run in runs}
+        wanted = {naming.id_of(opened, run) for run in runs}
         for metric in ("throughput", "p99"):
             rows = opened.trend(METRICS[metric], scope=scope, where=where)
             series = nights.series_of(row for row in rows if not wanted or row.run_id in wanted)

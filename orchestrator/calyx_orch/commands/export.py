@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, FolderError, UsageError
 from calyx_orch.report import screen
 
@@ -14,14 +16,13 @@ def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
     """Write the run to `out`, or to standard output. Raises UsageError for an unknown form, and for Parquet without a file."""
     from calyx_orch.store import archive, database, indexing
 
-    if form not in FORMATS:
-        raise UsageError(f"there is no format {form!r}: choose {', '.join(FORMATS)}")
+    naming.known("format", form, FORMATS)
     if form == "parquet" and out is None:
         raise UsageError("Parquet is no text: name a file with --out")
+    (folder,) = naming.folders([run], store)
+    record = archive.read(folder)
     opened = database.open_store(store)
     try:
-        folder = indexing.run_of(opened, run)
-        record = archive.read(folder)
         indexing.put(opened, record)
         row = opened.find(record.run_id)
         figures = opened.figures(record.run_id)
@@ -37,8 +38,6 @@ def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
         case "junit":
             text = junit.text_of(record.plan.inventory.name, (), record.outcomes)
         case "json":
-            import json
-
             from calyx_orch.analysis.summary import summarise
 
             text = json.dumps(terminal.to_json(record, summarise(record)), indent=1, allow_nan=False) + "\n"

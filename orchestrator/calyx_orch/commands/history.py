@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.history import METRICS
@@ -17,12 +18,13 @@ def show(
     *,
     scope: str,
     where: dict[str, str],
+    inventory: str | None = None,
     store: str | None,
     as_json: bool,
     html: Path | None = None,
     dashboard: Path | None = None,
 ) -> int:
-    """Draw each series with its incidents, as a page too where `html` names one.
+    """Draw each series with its incidents, as a page too where `html` names one; `where` narrows it by name, workload and engine.
 
     Raises UsageError for an unknown metric or scope, and when there is nothing to show.
     """
@@ -31,10 +33,10 @@ def show(
     from calyx_orch.report import history
     from calyx_orch.store import database
 
-    if metric not in METRICS:
-        raise UsageError(f"there is no metric {metric!r}: choose {', '.join(METRICS)}")
-    if scope not in SCOPES:
-        raise UsageError(f"there is no scope {scope!r}: choose {', '.join(SCOPES)}")
+    naming.known("metric", metric, METRICS)
+    naming.known("scope", scope, SCOPES)
+    if inventory is not None:
+        where = {**where, "inventory": naming.inventory_key(inventory)}
     opened = database.open_store(store, create=False)
     try:
         rows = opened.trend(METRICS[metric], scope=scope, where=where)

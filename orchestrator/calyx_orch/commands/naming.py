@@ -1,22 +1,58 @@
-"""How a person names a run: by its folder, its id or the beginning of it, or `latest`; the same in every verb."""
+"""How a person names what commands are about: runs, inventories of the store, and words of which there are a few; alike in every verb."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calyx_orch import documents
+from calyx_orch.errors import UsageError
+
+if TYPE_CHECKING:
+    from calyx_orch.store.database import Store
 
 
 def folders(runs: Sequence[str], store: str | None) -> tuple[Path, ...]:
-    """The folder of each run. The store is opened only for a name that is no path. Raises UsageError for one that names none."""
+    """The folder of each run, named by its path, its id or the beginning of it, or `latest`.
+
+    The store is opened only for a name that is no path. Raises UsageError for one that names none.
+    """
     if all(_is_path(name) for name in runs):
         return tuple(map(Path, runs))
     from calyx_orch.store import database, indexing
 
-    opened = database.open_store(store, create=False)
+    try:
+        opened = database.open_store(store, create=False)
+    except UsageError as error:
+        first = next(name for name in runs if not _is_path(name))
+        raise UsageError(f"{first!r} is no directory here, and {error}") from error
     try:
         return tuple(Path(name) if _is_path(name) else indexing.run_of(opened, name) for name in runs)
     finally:
         opened.close()
+
+
+def id_of(opened: Store, run: str) -> str:
+    """The id of a run of the store, named as for `folders`."""
+    from calyx_orch.store import indexing
+
+    return indexing.id_of(opened, run)
+
+
+def inventory_key(written: str) -> str:
+    """The inventory by which the store knows its runs: of a file that is there its whole path, else what is written."""
+    return str(Path(written).absolute()) if Path(written).exists() else written
+
+
+def known(what: str, word: str, choices: Iterable[str]) -> str:
+    """The word. Raises UsageError when it is none of the choices."""
+    choices = tuple(choices)
+    if word not in choices:
+        raise UsageError(
+            f"there is no {what} {word!r}{documents.suggestion(word, choices)}: choose {', '.join(choices)}"
+        )
+    return word
 
 
 def _is_path(name: str) -> bool:
