@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -119,6 +124,41 @@ def test_how_guests_are_reached_is_said_in_an_inventory_where_there_is_one(optio
         UsageError, match=f"{option} goes with --guest; in an inventory write `{option[2:].replace('-', '_')}:`"
     ):
         CliRunner().invoke(cli.app, ["run", "fleet.yaml", option, "strict"], catch_exceptions=False)
+
+
+def test_only_the_guests_of_the_run_are_asked_a_passphrase_for(tmp_path: Path) -> None:
+    """And only when nothing else would refuse the run."""
+    (tmp_path / "id").write_bytes(asyncssh.generate_private_key("ssh-ed25519").export_private_key(passphrase="secret"))
+    (tmp_path / "i.yaml").write_text(
+        "defaults: {targets: {d: /d}}\nguests: {vm1: {transport: local}, vm2: {key: id}}\n"
+    )
+    argv = [
+        sys.executable,
+        "-m",
+        "calyx_orch.cli",
+        "run",
+        str(tmp_path / "i.yaml"),
+        "--out",
+        "/proc/no",
+        "--allow-growth",
+    ]
+    ours, theirs = pty.openpty()
+    try:
+        for words in (("--limit", "vm1"), ("--budget", "nothing.p99<1s")):
+            ended = subprocess.run(
+                [*argv, *words], stdin=theirs, capture_output=True, text=True, timeout=20, start_new_session=True
+            )
+            assert (ended.returncode, "Passphrase" in ended.stderr) == (2, False), ended.stderr
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_job_file_that_cannot_be_read_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "utf16.fio").write_bytes("[j]\n".encode("utf-16"))
+    for path, why in (("gone.fio", "No such file or directory"), ("utf16.fio", "it is not UTF-8 text")):
+        with pytest.raises(UsageError, match=f"^cannot read the job file {tmp_path / path}: {why}$"):
+            CliRunner().invoke(cli.app, [*GUEST, "--jobs", str(tmp_path / path)], catch_exceptions=False)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 from calyx_orch import inventory as inventories
@@ -22,9 +23,8 @@ def write_first(path: Path) -> int:
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(inventories.first_inventory())
     console = screen.console()
-    console.print(
-        f"wrote {path}: name your guests in it, then: calyx-orch run {path} --dry-run", soft_wrap=True, markup=False
-    )
+    then = f"calyx-orch run {shlex.quote(str(path))} --dry-run"
+    console.print(f"wrote {path}: name your guests in it, then: {then}", soft_wrap=True, markup=False)
     return EXIT_FINE
 
 

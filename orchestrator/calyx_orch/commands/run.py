@@ -107,24 +107,32 @@ def of_guests(guests: tuple[str, ...], target: str, wanted: tuple[str, ...], rea
 
 def run_named(inventory: Inventory, options: RunOptions) -> int:
     """Run an inventory. Returns the exit code."""
-    return asyncio.run(run_inventory(inventory, options, _passphrases(inventory, options)))
-
-
-def _passphrases(inventory: Inventory, options: RunOptions) -> Mapping[str, str]:
-    """Asked for before anything is drawn on the terminal."""
-    return {} if options.dry_run else transport.unlock(guest.connection for guest in inventory.guests)
-
-
-async def run_inventory(inventory: Inventory, options: RunOptions, passphrases: Mapping[str, str] | None = None) -> int:
-    """Plan, run, write the report, tell how it went; `passphrases` are those of encrypted keys. Returns the exit code."""
-    plan = plan_of(inventory, options)
-    console = screen.console(stderr=options.as_json)
-    options = replace(options, limits=judging.settled(options.limits, plan))
+    plan, options = _planned(inventory, options)
     if options.dry_run:
-        return _show_plan(plan, options, console)
-    guard_growth(plan, allowed=options.allow_growth)
+        return _show_plan(plan, options)
+    # Asked for before anything is drawn on the terminal.
+    passphrases = transport.unlock(guest.connection for guest in plan.inventory.guests)
+    return asyncio.run(_run_plan(plan, options, passphrases))
+
+
+async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
+    """Run an inventory within a loop, by keys that need no passphrase. Returns the exit code."""
+    plan, options = _planned(inventory, options)
+    return await _run_plan(plan, options, {})
+
+
+def _planned(inventory: Inventory, options: RunOptions) -> tuple[Plan, RunOptions]:
+    """The plan, and the options with their limits settled. Raises UsageError for what would be refused after it, too."""
+    plan = plan_of(inventory, options)
+    options = replace(options, limits=judging.settled(options.limits, plan))
+    if not options.dry_run:
+        guard_growth(plan, allowed=options.allow_growth)
+    return plan, options
+
+
+async def _run_plan(plan: Plan, options: RunOptions, passphrases: Mapping[str, str]) -> int:
     folder = archive.RunFolder.create(options.parent, plan, path=options.out)
-    return await measure(plan, folder, options, console, passphrases=passphrases)
+    return await measure(plan, folder, options, screen.console(stderr=options.as_json), passphrases=passphrases)
 
 
 async def measure(
@@ -200,8 +208,10 @@ def _with_jobs(inventory: Inventory, path: Path) -> tuple[Inventory, tuple[str, 
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the job file {path}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the job file {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read the job file {path}: it is not UTF-8 text") from error
     found = jobs.parse_jobs(text, source=str(path))
     baselines = (
         replace(inventory.baselines, engines=found.baselines) if inventory.baselines.auto else inventory.baselines
@@ -332,12 +342,12 @@ def print_json(record: RunRecord, summary: Summary) -> None:
     screen.deliver_json(terminal.to_json(record, summary), again=again)
 
 
-def _show_plan(plan: Plan, options: RunOptions, console: Console) -> int:
+def _show_plan(plan: Plan, options: RunOptions) -> int:
     from calyx_orch.report import terminal
 
     if options.as_json:
         screen.deliver(planning.to_json(plan) + "\n")
     else:
         refusal = "" if options.allow_growth else growth_refusal(plan)
-        terminal.dry_run(plan, planning.describe(plan), console, refusal=refusal)
+        terminal.dry_run(plan, planning.describe(plan), screen.console(), refusal=refusal)
     return EXIT_FINE
