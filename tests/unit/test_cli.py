@@ -69,6 +69,7 @@ def test_help_shows_no_type_behind_a_flag(verb: list[str]) -> None:
         (("randread",), ["randread-4k"]),
         (("quick",), ["randread-4k", "seqwrite-1m"]),
         (("four-corners",), ["randread-4k", "randwrite-4k", "seqread-1m", "seqwrite-1m"]),
+        (("seqwrite-1m,mixed",), ["seqwrite-1m", "mixed-8k-qd1", "mixed-8k-qd8", "mixed-8k-qd32"]),
         (("seqwrite-1m", "mixed"), ["seqwrite-1m", "mixed-8k-qd1", "mixed-8k-qd8", "mixed-8k-qd32"]),
     ],
 )
@@ -89,6 +90,16 @@ def test_a_workload_that_nothing_is_called_is_refused_and_what_there_is_told(wor
     ) as caught:
         CliRunner().invoke(cli.app, [*GUEST, *options], catch_exceptions=False)
     assert "workloads: randread-4k, seqwrite-1m; presets: four-corners, mixed, paper, quick" in str(caught.value)
+
+
+def test_names_may_stand_behind_one_another_with_commas() -> None:
+    """As they do elsewhere; nothing between two commas, or nothing at all, never stands for everything."""
+    more = ("--guest", "vm2", "--guest", "vm3")
+    chosen = planned(*more, "--limit", "vm1,vm3")["inventory"]["guests"]
+    assert [one["name"] for one in chosen] == ["vm1", "vm3"]
+    for written in ("", "vm1,"):
+        with pytest.raises(UsageError, match="--limit : no guest, group, vm_host or storage is called that"):
+            CliRunner().invoke(cli.app, [*GUEST, *more, "--limit", written], catch_exceptions=False)
 
 
 def test_guests_of_the_command_line_are_reached_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +135,24 @@ def test_how_guests_are_reached_is_said_in_an_inventory_where_there_is_one(optio
         UsageError, match=f"{option} goes with --guest; in an inventory write `{option[2:].replace('-', '_')}:`"
     ):
         CliRunner().invoke(cli.app, ["run", "fleet.yaml", option, "strict"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--seed", "0"), ("--repetitions", "1"), ("--limit", "vm1"), ("--workload", "quick"), ("--out", "x"), ("--recalibrate",),
+        ("--dry-run",), ("--jobs", "x.fio"), ("--guest", "vm1"), ("--target", "/d"), ("--key", "k"), ("--jump", "j"),
+    ],
+)  # fmt: skip
+def test_what_would_make_another_plan_does_not_go_with_resume(words: tuple[str, ...], folder: Path) -> None:
+    """The option is named, also where its value is 0."""
+    with pytest.raises(UsageError, match=f"leave out {words[0]}: --resume goes on with the plan of the run"):
+        CliRunner().invoke(cli.app, ["run", "--resume", str(folder), *words], catch_exceptions=False)
+
+
+def test_a_run_that_has_ended_is_not_resumed(folder: Path) -> None:
+    with pytest.raises(UsageError, match="nothing is missing, all that could be measured was"):
+        CliRunner().invoke(cli.app, ["run", "--resume", str(folder), "--quiet"], catch_exceptions=False)
 
 
 def test_only_the_guests_of_the_run_are_asked_a_passphrase_for(tmp_path: Path) -> None:

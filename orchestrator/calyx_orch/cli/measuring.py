@@ -2,70 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from calyx_orch.cli.app import EXIT_CODES, app
+from calyx_orch.cli.guests import Guests, on_guests, spelling
 from calyx_orch.cli.words import (
-    GuestWord,
-    HostKeyPolicyWord,
-    InventoryWord,
+    AllowGrowthWord,
     JobsWord,
     JsonWord,
-    JumpWord,
-    KeyWord,
-    KnownHostsWord,
     LimitWord,
+    OutWord,
     QuietWord,
-    SshConfigWord,
     StoreWord,
-    TargetWord,
     WorkloadWord,
 )
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Inventory
 
 LIMITS = "What the run is held to"
 
 
-def _named(
-    inventory: str | None, guests: list[str] | None, target: str | None, wanted: list[str] | None, **reached: Any
-) -> Inventory:
-    """The inventory that is named, or the guests by hand. Raises UsageError when neither or both are."""
-    from calyx_orch.commands import run as command
-
-    if inventory is not None and guests:
-        raise UsageError("give either an inventory or --guest, not both")
-    if guests:
-        if target is None:
-            raise UsageError("--guest needs --target: the directory to measure on each guest")
-        return command.of_guests(tuple(guests), target, tuple(wanted or ()), command.Reached(**reached))
-    if target is not None:
-        raise UsageError("--target goes with --guest; in an inventory the targets stand under `targets:`")
-    for name, value in reached.items():
-        if value:
-            raise UsageError(
-                f"--{name.replace('_', '-')} goes with --guest; in an inventory write `{name}:` under defaults:"
-            )
-    if inventory is None:
-        raise UsageError(
-            "name an inventory, or guests with --guest and --target; `calyx-orch init` writes a first inventory"
-        )
-    return command.read_file(inventory)
-
-
 @app.command(epilog=EXIT_CODES)
+@on_guests
 def run(
-    inventory: InventoryWord = None,
-    guest: GuestWord = None,
-    target: TargetWord = None,
-    key: KeyWord = None,
-    known_hosts: KnownHostsWord = None,
-    host_key_policy: HostKeyPolicyWord = None,
-    ssh_config: SshConfigWord = None,
-    jump: JumpWord = None,
+    guests: Guests,
     limit: LimitWord = None,
     workload: WorkloadWord = None,
     jobs: JobsWord = None,
@@ -78,12 +41,8 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan: workloads, rounds, time, bytes; touch nothing.")
     ] = False,
-    allow_growth: Annotated[
-        bool, typer.Option("--allow-growth", help="Allow more new bytes than is declared free.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run folder to make (default: a new one below calyx-runs/).")
-    ] = None,
+    allow_growth: AllowGrowthWord = False,
+    out: OutWord = None,
     json_: JsonWord = False,
     recalibrate: Annotated[
         bool,
@@ -91,10 +50,10 @@ def run(
     ] = False,
     quiet: QuietWord = False,
     resume: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="RUN",
-            help="Go on with the run in this folder, whose controller ended; INVENTORY then only says how guests are reached.",
+            help="Go on with this run (its folder, or its id), whose controller ended; INVENTORY then only says how guests are reached.",
         ),
     ] = None,
     budget: Annotated[
@@ -110,7 +69,7 @@ def run(
         typer.Option(
             metavar="RUN",
             rich_help_panel=LIMITS,
-            help="A run folder, a run's id, or `baseline`: exit 1 when surely worse than that by more than allowed.",
+            help="A run, by its folder or id, `latest`, or `baseline`: exit 1 when surely worse than that by more than allowed.",
         ),
     ] = None,
     max_regression: Annotated[
@@ -131,14 +90,13 @@ def run(
         limits=_limits(budget, against, max_regression, junit, store),
     )  # fmt: skip
     if resume is not None:
-        reached = (key, known_hosts, host_key_policy, ssh_config, jump)
-        fixed = (guest, target, limit, workload, jobs, repetitions, seed, out, recalibrate, dry_run, *reached)
-        _resume(resume, inventory, options, is_narrowed=any(value not in (None, [], False) for value in fixed))
-    named = _named(
-        inventory, guest, target, workload, key=tuple(key or ()), known_hosts=known_hosts,
-        host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
-    )  # fmt: skip
-    raise typer.Exit(command.run_named(named, options))
+        others = {
+            **guests.by_hand, "limit": limit, "workload": workload, "jobs": jobs, "repetitions": repetitions, "seed": seed,
+            "out": out, "recalibrate": recalibrate, "dry_run": dry_run,
+        }  # fmt: skip
+        _refuse_another_plan(others)
+        raise typer.Exit(_resume(resume, guests.inventory, options))
+    raise typer.Exit(command.run_named(guests.read(workload or ()), options))
 
 
 def _limits(
@@ -155,29 +113,29 @@ def _limits(
     return judging.Limits(tuple(budget or ()), against, allowed, junit, store, index=True)
 
 
-def _resume(folder: Path, inventory: str | None, options: Any, *, is_narrowed: bool) -> None:
-    """Go on with a run; raises Exit. Its plan is fixed, so nothing that would make another one goes with it."""
-    from calyx_orch.commands import resume as command
-
-    if is_narrowed:
+def _refuse_another_plan(others: Mapping[str, Any]) -> None:
+    """Raise UsageError for every option that was said of these: none of them goes with --resume."""
+    said = [
+        spelling(name) for name, value in others.items() if value is not None and value is not False and value != []
+    ]
+    if said:
         raise UsageError(
-            "--resume goes on with the plan of the run, and its guests are reached as INVENTORY says, or its own copy: of the other "
-            "options only --json, --quiet, --allow-growth and what comes after a run (--budget, --against, --max-regression, "
+            f"leave out {', '.join(said)}: --resume goes on with the plan of the run, and its guests are reached as INVENTORY says, or "
+            "its own copy; only --json, --quiet, --allow-growth and what comes after a run (--budget, --against, --max-regression, "
             "--junit, --store) go with it"
         )
-    raise typer.Exit(command.resume(folder, inventory, options))
+
+
+def _resume(run: str, inventory: str | None, options: Any) -> int:
+    from calyx_orch.commands import resume as command
+
+    return command.resume_named(run, inventory, options)
 
 
 @app.command(epilog=EXIT_CODES)
+@on_guests
 def check(
-    inventory: InventoryWord = None,
-    guest: GuestWord = None,
-    target: TargetWord = None,
-    key: KeyWord = None,
-    known_hosts: KnownHostsWord = None,
-    host_key_policy: HostKeyPolicyWord = None,
-    ssh_config: SshConfigWord = None,
-    jump: JumpWord = None,
+    guests: Guests,
     limit: LimitWord = None,
     workload: WorkloadWord = None,
     jobs: JobsWord = None,
@@ -188,26 +146,16 @@ def check(
     from calyx_orch.commands import check as command
     from calyx_orch.commands.run import RunOptions
 
-    named = _named(
-        inventory, guest, target, workload, key=tuple(key or ()), known_hosts=known_hosts,
-        host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
-    )  # fmt: skip
     options = RunOptions(
         limit=tuple(limit or ()), workloads=tuple(workload or ()), jobs=jobs, as_json=json_, quiet=quiet
     )
-    raise typer.Exit(command.show(named, options))
+    raise typer.Exit(command.show(guests.read(workload or ()), options))
 
 
 @app.command(epilog=EXIT_CODES)
+@on_guests
 def clean(
-    inventory: InventoryWord = None,
-    guest: GuestWord = None,
-    target: TargetWord = None,
-    key: KeyWord = None,
-    known_hosts: KnownHostsWord = None,
-    host_key_policy: HostKeyPolicyWord = None,
-    ssh_config: SshConfigWord = None,
-    jump: JumpWord = None,
+    guests: Guests,
     limit: LimitWord = None,
     agents: Annotated[
         bool, typer.Option("--agents", help="Remove agents of other versions of calyx-orch from the guests, too.")
@@ -218,12 +166,8 @@ def clean(
     """Remove what runs have left on guests whose controller or agent died; what is in use stays."""
     from calyx_orch.commands import clean as command
 
-    named = _named(
-        inventory, guest, target, None, key=tuple(key or ()), known_hosts=known_hosts,
-        host_key_policy=host_key_policy, ssh_config=ssh_config, jump=jump,
-    )  # fmt: skip
     options = command.CleanOptions(limit=tuple(limit or ()), dry_run=dry_run, agents=agents, as_json=json_)
-    raise typer.Exit(command.show(named, options))
+    raise typer.Exit(command.show(guests.read(), options))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -268,7 +212,7 @@ def bench(
     repetitions: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How often each is measured.")] = 1,
     allow_ram: Annotated[bool, typer.Option("--allow-ram", help="A file system in memory is meant.")] = False,
     seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Pin the seed of offsets and data.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the results as JSON on standard output.")] = False,
+    json_: JsonWord = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Measure a disk of this machine with the engine alone; no inventory, no SSH, no fio."""
@@ -298,10 +242,8 @@ def bench(
 @app.command(epilog=EXIT_CODES)
 def demo(
     guests: Annotated[int, typer.Option(metavar="N", min=1, max=32, help="How many loopback guests.")] = 4,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run folder to make (default: a new one below calyx-runs/).")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+    out: OutWord = None,
+    quiet: QuietWord = False,
 ) -> None:
     """Show it all on this machine: loopback guests behind real sshd, measured by the very same code."""
     from calyx_orch.commands import demo as command

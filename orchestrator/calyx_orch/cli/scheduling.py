@@ -9,7 +9,7 @@ import typer
 
 from calyx_orch.cli.app import EXIT_CODES, Verbs
 from calyx_orch.cli.app import app as root
-from calyx_orch.cli.words import JsonWord, StoreWord
+from calyx_orch.cli.words import AllowGrowthWord, JsonWord, RunsOfWord, ScopeWord, StoreWord
 from calyx_orch.errors import UsageError
 
 app = typer.Typer(
@@ -80,9 +80,7 @@ def add(
         ),
     ] = "mark",
     runs: Annotated[Path, typer.Option(metavar="DIR", help="Where run folders are made.")] = Path("calyx-runs"),
-    allow_growth: Annotated[
-        bool, typer.Option("--allow-growth", help="Allow more new bytes than is declared free.")
-    ] = False,
+    allow_growth: AllowGrowthWord = False,
     keep: Annotated[
         str,
         typer.Option(
@@ -289,8 +287,8 @@ def calibrate(
         list[str] | None,
         typer.Argument(metavar="RUN...", help="Runs of the store that are nights. Default: all of an inventory."),
     ] = None,
-    inventory: Annotated[str | None, typer.Option(metavar="FILE", help="Only runs of this inventory.")] = None,
-    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage or guest.")] = "vm_host",
+    inventory: RunsOfWord = None,
+    scope: ScopeWord = "vm_host",
     engine: Annotated[str, typer.Option(metavar="NAME", help="Of this engine.")] = "calyx",
     store: StoreWord = None,
     json_: JsonWord = False,

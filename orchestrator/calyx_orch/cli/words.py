@@ -7,65 +7,45 @@ from typing import Annotated
 
 import typer
 
-from calyx_orch.model import HostKeyPolicy
 
-BY_HAND = "Guests without an inventory"
+def _each(written: list[str] | None) -> list[str] | None:
+    """The names of an option that is repeated, or has several with commas between them."""
+    return written and [name for one in written for name in one.split(",")]
 
-InventoryWord = Annotated[
-    str | None, typer.Argument(metavar="INVENTORY", help="A YAML file, a program that prints one, or - .")
-]
-GuestWord = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="ADDRESS",
-        rich_help_panel=BY_HAND,
-        help="Instead of an inventory: address, user@address or user@address:port; repeat.",
-    ),
-]
-TargetWord = Annotated[
-    str | None,
-    typer.Option(metavar="DIR", rich_help_panel=BY_HAND, help="With --guest: the directory to measure on each."),
-]
-KeyWord = Annotated[
-    list[str] | None,
-    typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: a private key file; repeat."),
-]
-KnownHostsWord = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: host keys, instead of your own file."),
-]
-HostKeyPolicyWord = Annotated[
-    HostKeyPolicy | None,
-    typer.Option(
-        metavar="POLICY",
-        rich_help_panel=BY_HAND,
-        help="With --guest: strict (the default), or accept-new: record an unknown host key at first sight.",
-    ),
-]
-SshConfigWord = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", rich_help_panel=BY_HAND, help="With --guest: an OpenSSH client configuration."),
-]
-JumpWord = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", rich_help_panel=BY_HAND, help="With --guest: reach all through this machine."),
-]
+
 LimitWord = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Only these guests, groups, vm_hosts or storage (globs, ranges); repeat."),
+    typer.Option(
+        metavar="NAME",
+        callback=_each,
+        help="Only these guests, groups, vm_hosts or storage (globs, ranges, a,b); repeat.",
+    ),
 ]
 WorkloadWord = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="Only these workloads (globs), or else the preset of that name; repeat."),
+    typer.Option(
+        metavar="NAME",
+        callback=_each,
+        help="Only these workloads (globs, a,b), or else the presets of these names; repeat.",
+    ),
 ]
 JobsWord = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Take the workloads and baselines from a fio job file instead of the inventory."),
 ]
+AllowGrowthWord = Annotated[bool, typer.Option("--allow-growth", help="Allow more new bytes than is declared free.")]
+OutWord = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The run folder to make (default: a new one below calyx-runs/).")
+]
 JsonWord = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output, all else on standard error.")
 ]
 QuietWord = Annotated[bool, typer.Option("--quiet", help="No live progress.")]
+RunWord = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run folder, a run's id or the beginning of it, or `latest`.")
+]
+ScopeWord = Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage or guest.")]
+RunsOfWord = Annotated[str | None, typer.Option(metavar="FILE", help="Only runs of this inventory.")]
 StoreWord = Annotated[
     str | None,
     typer.Option(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from calyx_orch import inventory as inventories
 from calyx_orch import runner, sources, transport, workloads
-from calyx_orch.commands import judging
+from calyx_orch.commands import judging, naming
 from calyx_orch.commands import run as running
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Inventory, Plan, RunRecord
@@ -28,6 +28,12 @@ class Reopened:
     plan: Plan
     earlier: runner.Earlier
     says: str
+
+
+def resume_named(run: str, inventory: str | None, options: running.RunOptions) -> int:
+    """Measure what a run lacks that is named by its folder, its id or the beginning of it. Returns the exit code."""
+    (folder,) = naming.folders([run], options.limits.store)
+    return resume(folder, inventory, options)
 
 
 def resume(path: Path, inventory: str | None, options: running.RunOptions) -> int:
