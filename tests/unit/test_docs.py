@@ -124,10 +124,11 @@ def test_the_cli_reference_is_current() -> None:
         (("--help",), "run"),
         (("--version",), "calyx-orch"),
         (("run", "--help"), "--resume"),
+        (("run", "--guest", "vm1", "--target", "/d", "--dry-run"), "Nothing was touched"),
     ],
 )
 def test_what_is_asked_before_a_run_imports_nothing_heavy(words: tuple[str, ...], says: str) -> None:
-    """Help answers without pandas, plotly, scipy, asyncssh and the like."""
+    """`calyx-orch --help` and a dry run answer without pandas, plotly, scipy, asyncssh and the like."""
     program = (
         f"import sys\nsys.argv = ['calyx-orch', *{words!r}]\nfrom calyx_orch.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"

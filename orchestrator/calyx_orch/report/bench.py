@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from calyx_orch.analysis.summary import GuestRow, Summary
+from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.model import RunRecord
 from calyx_orch.report import facts, tables, terminal, wording
 from calyx_orch.report.tables import Field

@@ -16,7 +16,7 @@ import pandas as pd
 
 from calyx_orch.analysis import histogram
 from calyx_orch.analysis.cells import keys_of
-from calyx_orch.analysis.summary import Summary
+from calyx_orch.analysis.rows import Summary
 from calyx_orch.model import NANOSECONDS, Histogram, Measurement, RunRecord
 
 Load = Literal["together", "per_domain", "alone", "staggered"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from calyx_orch.analysis import verdict
-from calyx_orch.analysis.summary import Summary
+from calyx_orch.analysis.rows import Summary
 from calyx_orch.errors import FolderError
 from calyx_orch.model import RunRecord
 from calyx_orch.report import dashboard as dashboards

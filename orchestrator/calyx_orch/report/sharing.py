@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from calyx_orch.analysis.doubt import label_of
-from calyx_orch.analysis.summary import CarriedRow, DensityRow, FairnessRow, PartsRow, SteadyRow
+from calyx_orch.analysis.rows import CarriedRow, DensityRow, FairnessRow, PartsRow, SteadyRow
 from calyx_orch.report import wording
 from calyx_orch.report.fields import Field
 

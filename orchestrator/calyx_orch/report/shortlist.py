@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from calyx_orch.analysis.summary import DoubtRow, FairnessRow, FleetRow, GuestRow, SteadyRow, Summary
+from calyx_orch.analysis.rows import DoubtRow, FairnessRow, FleetRow, GuestRow, SteadyRow, Summary
 from calyx_orch.model import RunRecord
 from calyx_orch.report import facts, tables, wording
 from calyx_orch.report.tables import Field, Neighbours

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from calyx_orch.analysis.summary import (
+from calyx_orch.analysis.rows import (
     DoubtRow,
     FairnessRow,
     FleetPairRow,

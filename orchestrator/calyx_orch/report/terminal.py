@@ -22,7 +22,7 @@ from rich.text import Text
 
 from calyx_orch import plan as planning
 from calyx_orch.analysis import verdict
-from calyx_orch.analysis.summary import GuestRow, Summary
+from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.plan import PlanRow
 from calyx_orch.report import facts, patterns, screen, sharing, shortlist, tables, wording
