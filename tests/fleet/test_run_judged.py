@@ -55,7 +55,7 @@ async def test_a_run_is_held_against_its_baseline_and_says_when_it_cannot_tell(t
     assert "unknown: at most 10 % worse than" in second.out
     assert "not enough data: 1 of 6 units a side" in second.out
     assert missing.status == 2
-    assert "has no baseline: `calyx-orch baseline RUN` makes a run of it one" in missing.err
+    assert "has no baseline: `calyx-orch baseline set RUN` makes a run of it one" in missing.err
 
 
 async def test_a_store_that_fails_costs_a_note_and_not_the_run(tmp_path: Path) -> None:

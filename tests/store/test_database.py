@@ -92,7 +92,12 @@ def test_each_inventory_has_one_baseline(store: database.Store) -> None:
     assert store.baseline("a.yaml") is None
     store.set_baseline("a.yaml", "one")
     store.set_baseline("a.yaml", "two")
+    store.set_baseline("b.yaml", "one")
     assert store.baseline("a.yaml") == "two"
+    assert store.baselines() == {"a.yaml": "two", "b.yaml": "one"}
+    assert store.clear_baseline("a.yaml")
+    assert not store.clear_baseline("a.yaml")
+    assert store.baselines() == {"b.yaml": "one"}
 
 
 def _index_some(url: str, record: RunRecord, days: list[int]) -> None:

@@ -89,6 +89,12 @@ def test_list_and_show_find_what_was_indexed(home: Path) -> None:
     assert calyx(home, "show", "night-1").stderr.startswith("'night-1' is the beginning of 10 runs: write more of it")
 
 
+def test_show_says_by_what_a_run_has_figures(home: Path) -> None:
+    """Where it has none by what was asked for."""
+    shown = calyx(home, "show", "night-01", "--scope", "storage")
+    assert "no guest of it is on a storage: choose --scope fleet or vm_host or guest" in shown.stdout
+
+
 def test_a_file_names_the_inventory_whose_runs_are_meant(home: Path, tmp_path: Path) -> None:
     """By its whole path, for history and calibrate alike: two files of one name are two inventories."""
     assert calyx(home, "history", "--inventory", "inventories/fleet.yaml", "--json", cwd=tmp_path).returncode == 0
@@ -107,7 +113,7 @@ def test_a_folder_is_indexed_and_one_that_is_broken_does_not_keep_out_the_others
     assert ended.returncode == 2
     assert f"left out {tmp_path}/a:" in ended.stdout
     assert f"indexed {tmp_path}/b" in ended.stdout
-    assert "1 run folders could not be indexed" in ended.stderr
+    assert "1 run folder could not be indexed" in ended.stderr
 
 
 def test_exports_can_be_read_by_their_own_tools(home: Path, tmp_path: Path) -> None:
@@ -150,6 +156,7 @@ def test_exports_can_be_read_by_their_own_tools(home: Path, tmp_path: Path) -> N
             ("report", "nothing", "--store", "sqlite:////proc/none"),
             "'nothing' is no directory here, and there is no store",
         ),
+        (("show", "night-01", "--scope", "host"), "there is no scope 'host'"),
         (("history", "--name", "hv9"), "the store has no throughput by vm_host that fits"),
         (("index", "/proc/self"), "/proc/self is no run folder, and there is none right below it"),
     ],
@@ -160,5 +167,14 @@ def test_what_cannot_be_done_is_said(home: Path, words: tuple[str, ...], says: s
     assert says in ended.stderr
 
 
-def test_a_baseline_is_kept_for_its_inventory(home: Path) -> None:
-    assert calyx(home, "baseline", "night-03").stdout == "night-03 is the baseline of inventories/fleet.yaml\n"
+def test_a_baseline_is_kept_for_its_inventory_until_it_is_cleared(home: Path) -> None:
+    inventory = "inventories/fleet.yaml"
+    none = f"{inventory} has no baseline: `calyx-orch baseline set RUN` makes a run of it one\n"
+    assert "no inventory has a baseline" in calyx(home, "baseline", "show").stdout
+    assert calyx(home, "baseline", "set", "night-03").stdout == f"night-03 is the baseline of {inventory}\n"
+    assert calyx(home, "baseline", "show", inventory).stdout.startswith(f"{inventory}: night-03, 2026-11-03T02:30:00")
+    (one,) = json.loads(calyx(home, "baseline", "show", "--json").stdout)
+    assert (one["inventory"], one["run_id"]) == (inventory, "night-03")
+    assert calyx(home, "baseline", "clear", inventory).stdout == f"{inventory} has no baseline any more\n"
+    assert calyx(home, "baseline", "show", inventory).stderr == none
+    assert "baseline show` names those that have one" in calyx(home, "baseline", "clear", inventory).stderr

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from calyx_orch.cli.app import EXIT_CODES, app
-from calyx_orch.cli.words import DashboardWord, HtmlWord, StoreWord
+from calyx_orch.cli.app import EXIT_CODES, Verbs, app
+from calyx_orch.cli.words import DashboardWord, HtmlWord, JsonWord, RunsOfWord, RunWord, ScopeWord, StoreWord
 from calyx_orch.errors import UsageError
 
 
 @app.command(epilog=EXIT_CODES)
 def report(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's id, or `latest`.")],
+    run_: RunWord,
     dashboard: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A dashboard YAML instead of the fleet's.")
     ] = None,
@@ -61,7 +61,7 @@ def compare(
     html: HtmlWord = None,
     dashboard: DashboardWord = None,
     store: StoreWord = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the comparison as JSON on standard output.")] = False,
+    json_: JsonWord = False,
 ) -> None:
     """Compare runs, or the parts of one run: ratios with intervals, tests and verdicts."""
     from calyx_orch.commands import compare as command
@@ -92,9 +92,9 @@ def index(
 def list_(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="How many, the newest first.")] = 30,
     store: StoreWord = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print them as JSON on standard output.")] = False,
+    json_: JsonWord = False,
 ) -> None:
-    """List the runs in the store."""
+    """List the runs in the store, and those beside them that are not in it."""
     from calyx_orch.commands import stored as command
 
     raise typer.Exit(command.list_runs(store=store, limit=limit, as_json=json_))
@@ -102,12 +102,10 @@ def list_(
 
 @app.command(epilog=EXIT_CODES)
 def show(
-    run_: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run folder, a run's id or the beginning of it, or `latest`.")
-    ],
+    run_: RunWord,
     scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage, guest or all.")] = "vm_host",
     store: StoreWord = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
+    json_: JsonWord = False,
 ) -> None:
     """Show the figures that the store keeps of a run."""
     from calyx_orch.commands import stored as command
@@ -117,7 +115,7 @@ def show(
 
 @app.command(epilog=EXIT_CODES)
 def export(
-    run_: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, a run's id, or `latest`.")],
+    run_: RunWord,
     form: Annotated[
         str, typer.Option("--format", metavar="FORMAT", help="csv, parquet, json, openmetrics or junit.")
     ] = "csv",
@@ -135,15 +133,15 @@ def history(
     metric: Annotated[
         str, typer.Option(metavar="METRIC", help="throughput, iops, p50, p99, p99.9, cv or cpu_per_io.")
     ] = "throughput",
-    scope: Annotated[str, typer.Option(metavar="SCOPE", help="fleet, vm_host, storage or guest.")] = "vm_host",
+    scope: ScopeWord = "vm_host",
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Only this vm_host, storage or guest.")] = None,
     workload: Annotated[str | None, typer.Option(metavar="NAME", help="Only this workload.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Only this engine.")] = None,
-    inventory: Annotated[str | None, typer.Option(metavar="FILE", help="Only runs of this inventory.")] = None,
+    inventory: RunsOfWord = None,
     html: HtmlWord = None,
     dashboard: DashboardWord = None,
     store: StoreWord = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print it as JSON on standard output.")] = False,
+    json_: JsonWord = False,
 ) -> None:
     """Show a metric night by night, with incidents, suspects and recoveries."""
     from calyx_orch.commands import history as command
@@ -165,17 +163,47 @@ def history(
     )
 
 
-@app.command(epilog=EXIT_CODES)
-def baseline(
-    run_: Annotated[
-        str, typer.Argument(metavar="RUN", help="A run folder, a run's id or the beginning of it, or `latest`.")
-    ],
+baseline = typer.Typer(
+    name="baseline",
+    cls=Verbs,
+    help="What later runs of an inventory are held against (`run --against baseline`).",
+    no_args_is_help=True,
+)
+app.add_typer(baseline)
+
+
+@baseline.command("set")
+def baseline_set(run_: RunWord, store: StoreWord = None) -> None:
+    """Make a run the baseline of its inventory, in place of another."""
+    from calyx_orch.commands import baseline as command
+
+    raise typer.Exit(command.put(run_, store=store))
+
+
+@baseline.command("show")
+def baseline_show(
+    inventory: Annotated[
+        str | None,
+        typer.Argument(metavar="INVENTORY", help="Only that of this inventory: its file, or as `list` calls it."),
+    ] = None,
+    store: StoreWord = None,
+    json_: JsonWord = False,
+) -> None:
+    """Show which run is the baseline of which inventory."""
+    from calyx_orch.commands import baseline as command
+
+    raise typer.Exit(command.show(inventory, store=store, as_json=json_))
+
+
+@baseline.command("clear")
+def baseline_clear(
+    inventory: Annotated[str, typer.Argument(metavar="INVENTORY", help="Its file, or as `baseline show` calls it.")],
     store: StoreWord = None,
 ) -> None:
-    """Make a run what later runs of its inventory are held against (`run --against baseline`)."""
-    from calyx_orch.commands import history as command
+    """Let an inventory have no baseline; its runs stay."""
+    from calyx_orch.commands import baseline as command
 
-    raise typer.Exit(command.set_baseline(run_, store=store))
+    raise typer.Exit(command.clear(inventory, store=store))
 
 
 @app.command(epilog=EXIT_CODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 
 from rich.text import Text
@@ -25,17 +26,14 @@ def show(
     where = {"engine": engine}
     if inventory is not None:
         where["inventory"] = naming.inventory_key(inventory)
-    opened = database.open_store(store, create=False)
     found: dict[str, false_alarms.Calibration] = {}
-    try:
+    with closing(database.open_store(store, create=False)) as opened:
         wanted = {naming.id_of(opened, run) for run in runs}
         for metric in ("throughput", "p99"):
             rows = opened.trend(METRICS[metric], scope=scope, where=where)
             series = nights.series_of(row for row in rows if not wanted or row.run_id in wanted)
             if series:
                 found[metric] = false_alarms.calibrate(series, history.BETTER[METRICS[metric]])
-    finally:
-        opened.close()
     if not found:
         raise UsageError(f"the store has no nights by {scope} that fit; `calyx-orch list` shows what it has")
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 from calyx_orch.commands import naming
@@ -21,13 +22,10 @@ def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
         raise UsageError("Parquet is no text: name a file with --out")
     (folder,) = naming.folders([run], store)
     record = archive.read(folder)
-    opened = database.open_store(store)
-    try:
+    with closing(database.open_store(store)) as opened:
         indexing.put(opened, record)
         row = opened.find(record.run_id)
         figures = opened.figures(record.run_id)
-    finally:
-        opened.close()
     from calyx_orch.report import export, junit, terminal
 
     match form:

@@ -1,16 +1,14 @@
-"""`calyx-orch history`: a metric over nights, with incidents and suspects; `calyx-orch baseline`: what runs are held against."""
+"""`calyx-orch history`: a metric over nights, with incidents and suspects."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-
-from rich.text import Text
 
 from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.history import METRICS
-from calyx_orch.report.wording import printable
 
 
 def show(
@@ -37,11 +35,8 @@ def show(
     naming.known("scope", scope, SCOPES)
     if inventory is not None:
         where = {**where, "inventory": naming.inventory_key(inventory)}
-    opened = database.open_store(store, create=False)
-    try:
+    with closing(database.open_store(store, create=False)) as opened:
         rows = opened.trend(METRICS[metric], scope=scope, where=where)
-    finally:
-        opened.close()
     if not rows:
         raise UsageError(f"the store has no {metric} by {scope} that fits; `calyx-orch list` shows what it has")
     found = nights.history(
@@ -59,18 +54,4 @@ def show(
     history.show(found, metric, scope, console)
     if html is not None:
         console.print(f"page: {html}", soft_wrap=True, markup=False)
-    return EXIT_FINE
-
-
-def set_baseline(run: str, *, store: str | None) -> int:
-    """Make a run what later runs of its inventory are held against."""
-    from calyx_orch.store import database, indexing
-
-    opened = database.open_store(store)
-    try:
-        row = opened.find(indexing.id_of(opened, run))
-        opened.set_baseline(row.inventory, row.run_id)
-    finally:
-        opened.close()
-    screen.console().print(Text(printable(f"{row.run_id} is the baseline of {row.inventory}")), soft_wrap=True)
     return EXIT_FINE

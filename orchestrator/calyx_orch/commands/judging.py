@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, EXIT_MISSED, CalyxError, UsageError
 from calyx_orch.model import Plan, RunRecord
 from calyx_orch.report.wording import count_of, printable
 
 if TYPE_CHECKING:
     from calyx_orch.analysis.budgets import Budget, Finding
-    from calyx_orch.store.database import Store
 
 BASELINE = "baseline"
 FINDINGS_SHOWN = 12
@@ -58,7 +59,7 @@ def settled(limits: Limits, plan: Plan) -> Limits:
         raise UsageError(f"--junit {limits.junit}: there is no directory {limits.junit.absolute().parent}")
     if limits.against is None:
         return limits
-    folder = _reference(limits, plan.inventory.key)
+    folder = _reference(limits, limits.against, plan.inventory.key)
     archive.read(folder)
     return replace(limits, against=str(folder))
 
@@ -110,11 +111,8 @@ def _index(record: RunRecord, limits: Limits, console: Console) -> None:
     from calyx_orch.store import database, indexing
 
     try:
-        opened = database.open_store(limits.store)
-        try:
+        with closing(database.open_store(limits.store)) as opened:
             indexing.put(opened, record)
-        finally:
-            opened.close()
     except CalyxError as error:
         text = f"note: not in the store: {error}; `calyx-orch index {record.folder}` tries again"
         console.print(Text(printable(text), style="yellow"), soft_wrap=True)
@@ -145,23 +143,17 @@ def _regressions(record: RunRecord, limits: Limits) -> Iterable[Finding]:
     yield from budgets.regressions(found, limits.max_regression)
 
 
-def _reference(limits: Limits, inventory: str) -> Path:
+def _reference(limits: Limits, against: str, inventory: str) -> Path:
+    if against != BASELINE:
+        (folder,) = naming.folders([against], limits.store)
+        return folder
     from calyx_orch.store import database, indexing
 
-    opened = database.open_store(limits.store)
-    try:
-        return indexing.run_of(opened, _named(opened, limits.against or "", inventory))
-    finally:
-        opened.close()
-
-
-def _named(store: Store, against: str, inventory: str) -> str:
-    if against != BASELINE:
-        return against
-    found = store.baseline(inventory)
-    if found is None:
-        raise UsageError(f"{inventory} has no baseline: `calyx-orch baseline RUN` makes a run of it one")
-    return found
+    with closing(database.open_store(limits.store)) as opened:
+        found = opened.baseline(inventory)
+        if found is None:
+            raise UsageError(f"{inventory} has no baseline: `calyx-orch baseline set RUN` makes a run of it one")
+        return indexing.run_of(opened, found)
 
 
 def _print(found: tuple[Finding, ...], console: Console) -> None:

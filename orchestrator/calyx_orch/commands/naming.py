@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from calyx_orch.store.database import Store
 
 
+RUNS = Path("calyx-runs")  # where run folders are made when nobody says
+
+
 def folders(runs: Sequence[str], store: str | None) -> tuple[Path, ...]:
     """The folder of each run, named by its path, its id or the beginning of it, or `latest`.
 
@@ -20,24 +24,28 @@ def folders(runs: Sequence[str], store: str | None) -> tuple[Path, ...]:
     """
     if all(_is_path(name) for name in runs):
         return tuple(map(Path, runs))
-    from calyx_orch.store import database, indexing
+    from calyx_orch.store import database
 
     try:
         opened = database.open_store(store, create=False)
     except UsageError as error:
         first = next(name for name in runs if not _is_path(name))
         raise UsageError(f"{first!r} is no directory here, and {error}") from error
-    try:
-        return tuple(Path(name) if _is_path(name) else indexing.run_of(opened, name) for name in runs)
-    finally:
-        opened.close()
+    with closing(opened):
+        return tuple(Path(name) if _is_path(name) else _folder(opened, name) for name in runs)
 
 
 def id_of(opened: Store, run: str) -> str:
-    """The id of a run of the store, named as for `folders`."""
+    """The id of a run of the store, named as for `folders`. Raises UsageError, which of a run beside the store says what to do."""
+    from calyx_orch.commands import unindexed
     from calyx_orch.store import indexing
 
-    return indexing.id_of(opened, run)
+    try:
+        return indexing.id_of(opened, run)
+    except UsageError:
+        for one in unindexed.named(run, opened.runs()):
+            raise UsageError(f"run {one.run_id} is not in the store: {one.sentence}") from None
+        raise
 
 
 def inventory_key(written: str) -> str:
@@ -53,6 +61,19 @@ def known(what: str, word: str, choices: Iterable[str]) -> str:
             f"there is no {what} {word!r}{documents.suggestion(word, choices)}: choose {', '.join(choices)}"
         )
     return word
+
+
+def _folder(opened: Store, name: str) -> Path:
+    from calyx_orch.commands import unindexed
+    from calyx_orch.store import indexing
+
+    try:
+        return indexing.run_of(opened, name)
+    except UsageError:
+        beside = unindexed.named(name, opened.runs())
+        if len(beside) != 1:
+            raise
+        return Path(beside[0].folder)
 
 
 def _is_path(name: str) -> bool:

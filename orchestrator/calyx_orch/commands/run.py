@@ -15,7 +15,7 @@ from rich.console import Console
 from calyx_orch import documents, runner, sources, transport, units, workloads
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
-from calyx_orch.commands import judging
+from calyx_orch.commands import judging, naming
 from calyx_orch.coordination import is_quorum_met
 from calyx_orch.errors import (
     EXIT_FINE,
@@ -49,7 +49,7 @@ class RunOptions:
     repetitions: int | None = None
     dry_run: bool = False
     out: Path | None = None
-    parent: Path = Path("calyx-runs")
+    parent: Path = naming.RUNS
     as_json: bool = False
     allow_growth: bool = False
     seed: int | None = None

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, CalyxError, UsageError
 from calyx_orch.report import screen
+from calyx_orch.report.fields import Field
 from calyx_orch.report.sharing import named_doubts
-from calyx_orch.report.tables import Field
-from calyx_orch.report.wording import cv, latency, printable, rate, significant
+from calyx_orch.report.wording import count_of, cv, latency, printable, rate, significant
 from calyx_orch.store import archive
+
+if TYPE_CHECKING:
+    from calyx_orch.store.database import RunRow
+
+ALL = "all"
+NEXT_SHOWN = 6  # runs beside the store of which is said what to do with them
 
 
 def index(paths: tuple[Path, ...], *, store: str | None) -> int:
@@ -21,42 +30,71 @@ def index(paths: tuple[Path, ...], *, store: str | None) -> int:
     from calyx_orch.store import database, indexing
 
     console = screen.console()
-    opened = database.open_store(store)
     failed = 0
-    try:
+    with closing(database.open_store(store)) as opened:
         for folder in indexing.folders(paths):
+            if archive.is_going_on(folder):
+                console.print(
+                    Text(printable(f"left out {folder}: its run is still going on"), style="yellow"), soft_wrap=True
+                )
+                continue
             try:
                 indexing.put(opened, archive.read(folder))
                 console.print(Text(f"indexed {folder}"), soft_wrap=True)
             except CalyxError as error:
                 failed += 1
                 console.print(Text(printable(f"left out {folder}: {error}"), style="red"), soft_wrap=True)
-    finally:
-        opened.close()
     if failed:
-        raise UsageError(f"{failed} run folders could not be indexed; the others are")
+        raise UsageError(f"{count_of(failed, 'run folder')} could not be indexed; the others are")
     return EXIT_FINE
 
 
 def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
-    """Show the runs in the store, the newest first."""
-    from calyx_orch.report import terminal
+    """Show the runs in the store and those beside them, the newest first.
+
+    Raises UsageError when the store cannot be read, after the runs that lie where runs are made were shown.
+    """
+    from calyx_orch.commands import unindexed
+
+    rows, failed = _runs(store)
+    others = unindexed.beside(rows, most=limit)
+    if failed is not None and not others:
+        raise failed
+    shown = sorted((*rows, *others), key=lambda row: -row.started_s)[:limit]
+    ids = {row.run_id for row in others}
+    if as_json:
+        screen.deliver_json([{**asdict(row), "is_indexed": row.run_id not in ids} for row in shown])
+    else:
+        _show_runs(shown, ids)
+    if failed is not None:
+        raise failed
+    return EXIT_FINE
+
+
+def _runs(store: str | None) -> tuple[tuple[RunRow, ...], UsageError | None]:
+    """All runs of the store, or why there are none to be had."""
     from calyx_orch.store import database
 
-    opened = database.open_store(store, create=False)
     try:
-        rows = opened.runs(limit=limit)
-    finally:
-        opened.close()
-    if as_json:
-        screen.deliver_json([asdict(row) for row in rows])
-        return EXIT_FINE
-    fields: tuple[Field[database.RunRow], ...] = (
+        opened = database.open_store(store, create=False)
+    except UsageError as error:
+        return (), error
+    with closing(opened):
+        return opened.runs(), None
+
+
+def _show_runs(rows: Sequence[RunRow], others: Container[str]) -> None:
+    from calyx_orch.report import terminal
+
+    def status(row: RunRow) -> str:
+        return f"{row.status}{' (short)' * row.is_short}{', not in the store' * (row.run_id in others)}"
+
+    fields: tuple[Field[RunRow], ...] = (
         Field("run", lambda row: row.run_id),  # never broken: it is copied
         Field("started", lambda row: row.started_at[:16].replace("T", " "), is_number=False),
         Field("inventory", lambda row: row.inventory, is_number=False),
         Field("guests", lambda row: f"{row.guests_measured} of {row.guests}"),
-        Field("status", lambda row: row.status + (" (short)" if row.is_short else ""), is_number=False),
+        Field("status", status, is_number=False),
         Field("folder", lambda row: row.folder, 3, is_number=False),
     )
     console = screen.console()
@@ -65,20 +103,21 @@ def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
             "the store is empty: `calyx-orch run` fills it, `calyx-orch index DIR` adds older runs", markup=False
         )
     terminal.show_rows(console, "runs, the newest first", fields, rows)
-    return EXIT_FINE
+    for row in [row for row in rows if row.run_id in others][:NEXT_SHOWN]:
+        console.print(Text(printable(f"{row.run_id}: {row.sentence}")), soft_wrap=True)
 
 
 def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
-    """Show what the store keeps of a run: its sentence and its figures by place."""
+    """Show what the store keeps of a run: its sentence and its figures by place. Raises UsageError for a run that it does not have."""
+    from calyx_orch.analysis.scopes import SCOPES
     from calyx_orch.report import terminal
-    from calyx_orch.store import database, indexing
+    from calyx_orch.store import database
 
-    opened = database.open_store(store, create=False)
-    try:
-        row = opened.find(indexing.id_of(opened, run))
-        figures = opened.figures(row.run_id, None if scope == "all" else scope)
-    finally:
-        opened.close()
+    naming.known("scope", scope, (*SCOPES, ALL))
+    with closing(database.open_store(store, create=False)) as opened:
+        row = opened.find(naming.id_of(opened, run))
+        every = opened.figures(row.run_id)
+    figures = [one for one in every if scope in (ALL, one["scope"])]
     if as_json:
         screen.deliver_json({**asdict(row), "figures": figures})
         return EXIT_FINE
@@ -86,6 +125,9 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
     console.print(
         Text(printable(f"{row.run_id}, {row.started_at}, {row.inventory}, {row.status}: {row.folder}")), soft_wrap=True
     )
+    if every and not figures:
+        there = " or ".join(dict.fromkeys(one["scope"] for one in every))
+        console.print(Text(f"no guest of it is on a {scope}: choose --scope {there}"), soft_wrap=True)
     terminal.show_rows(console, f"by {scope}", FIGURES, figures)
     terminal.conclude(row.sentence, console)
     return EXIT_FINE

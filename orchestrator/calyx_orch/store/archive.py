@@ -290,6 +290,23 @@ def _read(path: Path) -> RunRecord:
     )
 
 
+def is_going_on(path: Path) -> bool:
+    """Whether a controller is at work on the run in this folder; False also where the file system knows no locks."""
+    try:
+        descriptor = os.open(path / "journal.jsonl", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def journal(path: Path) -> tuple[Entry, ...]:
     """The events of a run in their order. What is no event, such as a last line that was cut off, is left out."""
     lines = (path / "journal.jsonl").read_bytes().split(b"\n") if (path / "journal.jsonl").is_file() else []

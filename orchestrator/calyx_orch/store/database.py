@@ -15,7 +15,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,12 +89,12 @@ class Store:
 
     def index(self, record: RunRecord, rows: Sequence[ScopeRow], *, sentence: str) -> None:
         """Put a run in, in place of what was there of it."""
-        started = datetime.datetime.fromisoformat(record.started_at).timestamp()
+        run = row_of(record, sentence=sentence)
         with self._begin(writes=True) as connection:
-            connection.execute(sa.delete(tables.run).where(tables.run.c.run_id == record.run_id))
-            connection.execute(sa.insert(tables.run), [_run_row(record, started, sentence)])
+            connection.execute(sa.delete(tables.run).where(tables.run.c.run_id == run.run_id))
+            connection.execute(sa.insert(tables.run), [_run_row(record, run)])
             _insert(connection, tables.guest, _guest_rows(record))
-            _insert(connection, tables.figure, [_figure_row(record.run_id, started, row) for row in rows])
+            _insert(connection, tables.figure, [_figure_row(run.run_id, run.started_s, row) for row in rows])
             _insert(connection, tables.series, list(_series_rows(record)))
 
     def forget(self, run_id: str) -> bool:
@@ -197,6 +197,19 @@ class Store:
             row = {"inventory": inventory, "run_id": run_id, "set_s": time.time()}
             connection.execute(sa.insert(tables.baseline), [row])
 
+    def clear_baseline(self, inventory: str) -> bool:
+        """Let an inventory have no baseline; whether it had one."""
+        with self._begin(writes=True) as connection:
+            gone = connection.execute(sa.delete(tables.baseline).where(tables.baseline.c.inventory == inventory))
+            return bool(gone.rowcount)
+
+    def baselines(self) -> Mapping[str, str]:
+        """The run that is the baseline of each inventory that has one, in the order of inventories."""
+        columns = tables.baseline.c
+        with self._begin() as connection:
+            rows = connection.execute(sa.select(columns.inventory, columns.run_id).order_by(columns.inventory))
+            return {row.inventory: row.run_id for row in rows}
+
     def baseline(self, inventory: str) -> str | None:
         """The run that is the baseline of an inventory; None when there is none."""
         wanted = sa.select(tables.baseline.c.run_id).where(tables.baseline.c.inventory == inventory)
@@ -214,6 +227,23 @@ class Store:
                 yield connection
         except sa.exc.DBAPIError as error:
             raise UsageError(f"the store {shown(self.url)} failed: {error.orig}") from error
+
+
+def row_of(record: RunRecord, *, sentence: str) -> RunRow:
+    """A run as lists show it, whether it is in an index or not."""
+    inventory = record.plan.inventory
+    return RunRow(
+        run_id=record.run_id,
+        folder=str(Path(record.folder).resolve()),
+        started_at=record.started_at,
+        started_s=datetime.datetime.fromisoformat(record.started_at).timestamp(),
+        status=record.status,
+        inventory=inventory.key,
+        guests=len(inventory.guests),
+        guests_measured=sum(outcome.state == "measured" for outcome in record.outcomes),
+        is_short=any(round_.workload.is_short for round_ in record.plan.rounds),
+        sentence=sentence,
+    )
 
 
 def default_url() -> str:
@@ -315,21 +345,12 @@ def _insert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str,
         connection.execute(sa.insert(table), [dict(row) for row in rows])
 
 
-def _run_row(record: RunRecord, started: float, sentence: str) -> dict[str, Any]:
-    inventory = record.plan.inventory
+def _run_row(record: RunRecord, run: RunRow) -> dict[str, Any]:
     return {
-        "run_id": record.run_id,
-        "folder": str(Path(record.folder).resolve()),
-        "started_s": started,
-        "started_at": record.started_at,
-        "status": record.status,
-        "inventory": inventory.key,
-        "inventory_sha256": hashlib.sha256(inventory.text.encode()).hexdigest(),
+        **asdict(run),
+        "is_short": int(run.is_short),
+        "inventory_sha256": hashlib.sha256(record.plan.inventory.text.encode()).hexdigest(),
         "seed": str(record.plan.seed),
-        "is_short": int(any(round_.workload.is_short for round_ in record.plan.rounds)),
-        "guests": len(inventory.guests),
-        "guests_measured": sum(outcome.state == "measured" for outcome in record.outcomes),
-        "sentence": sentence,
         "notes": list(record.notes),
     }
 

@@ -1,0 +1,84 @@
+"""`calyx-orch baseline`: which run later runs of an inventory are held against."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.text import Text
+
+from calyx_orch.commands import naming
+from calyx_orch.errors import EXIT_FINE, UsageError
+from calyx_orch.report import screen
+from calyx_orch.report.wording import printable
+
+if TYPE_CHECKING:
+    from calyx_orch.store.database import Store
+
+
+class Baseline(NamedTuple):
+    """The run that an inventory's later runs are held against. `started_at` and `folder` are None when the store lost the run."""
+
+    inventory: str
+    run_id: str
+    started_at: str | None
+    folder: str | None
+
+
+def put(run: str, *, store: str | None) -> int:
+    """Make a run the baseline of its inventory."""
+    from calyx_orch.store import database
+
+    with closing(database.open_store(store, create=False)) as opened:
+        row = opened.find(naming.id_of(opened, run))
+        opened.set_baseline(row.inventory, row.run_id)
+    _say(f"{row.run_id} is the baseline of {row.inventory}")
+    return EXIT_FINE
+
+
+def show(inventory: str | None, *, store: str | None, as_json: bool) -> int:
+    """Show the baselines, or that of one inventory. Raises UsageError when that has none."""
+    from calyx_orch.store import database
+
+    with closing(database.open_store(store, create=False)) as opened:
+        found = _all(opened)
+    if inventory is not None:
+        key = naming.inventory_key(inventory)
+        found = tuple(one for one in found if one.inventory == key)
+        if not found:
+            raise UsageError(f"{key} has no baseline: `calyx-orch baseline set RUN` makes a run of it one")
+    if as_json:
+        screen.deliver_json([one._asdict() for one in found])
+        return EXIT_FINE
+    for one in found:
+        where = f"{one.started_at}, {one.folder}" if one.folder is not None else "which is not in the store any more"
+        _say(f"{one.inventory}: {one.run_id}, {where}")
+    if not found:
+        _say("no inventory has a baseline: `calyx-orch baseline set RUN` makes a run that of its inventory")
+    return EXIT_FINE
+
+
+def clear(inventory: str, *, store: str | None) -> int:
+    """Let an inventory have no baseline. Raises UsageError when it has none."""
+    from calyx_orch.store import database
+
+    key = naming.inventory_key(inventory)
+    with closing(database.open_store(store, create=False)) as opened:
+        if not opened.clear_baseline(key):
+            raise UsageError(f"{key} has no baseline; `calyx-orch baseline show` names those that have one")
+    _say(f"{key} has no baseline any more")
+    return EXIT_FINE
+
+
+def _all(opened: Store) -> tuple[Baseline, ...]:
+    rows = {row.run_id: row for row in opened.runs()}
+
+    def of(inventory: str, run_id: str) -> Baseline:
+        row = rows.get(run_id)
+        return Baseline(inventory, run_id, row and row.started_at, row and row.folder)
+
+    return tuple(of(inventory, run_id) for inventory, run_id in opened.baselines().items())
+
+
+def _say(text: str) -> None:
+    screen.console().print(Text(printable(text)), soft_wrap=True)
