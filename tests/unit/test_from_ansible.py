@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from calyx_orch import inventory, sources, workloads
-from calyx_orch.inventory.schema import GuestSettings
+from calyx_orch.inventory.settings.guests import GuestSettings
 from calyx_orch.model import Inventory, TransportKind
 
 PROGRAM = Path(__file__).parent.parent.parent / "inventories" / "from_ansible"

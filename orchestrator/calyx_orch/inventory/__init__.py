@@ -20,7 +20,9 @@ from calyx_orch.errors import InventoryErrors, Problem, UsageError
 from calyx_orch.inventory import addresses
 from calyx_orch.inventory.first import FIRST_INVENTORY
 from calyx_orch.inventory.resolve import Fleet
-from calyx_orch.inventory.schema import WORKLOAD_REFUSALS, InventoryDocument, QuorumSettings, WorkloadSettings
+from calyx_orch.inventory.schema import InventoryDocument
+from calyx_orch.inventory.settings.conduct import QuorumSettings
+from calyx_orch.inventory.settings.workloads import WORKLOAD_REFUSALS, WorkloadSettings
 from calyx_orch.inventory.workloads import DEFAULT_PRESET, Expansion
 from calyx_orch.model import (
     AbortIf,

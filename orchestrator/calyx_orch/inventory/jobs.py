@@ -19,7 +19,7 @@ from calyx_orch import documents
 from calyx_orch.documents import Document, Node
 from calyx_orch.errors import InventoryErrors, Problem
 from calyx_orch.inventory import fio_values, fio_words
-from calyx_orch.inventory.schema import PresetDocument
+from calyx_orch.inventory.settings.workloads import PresetDocument
 from calyx_orch.inventory.workloads import Expansion
 from calyx_orch.model import Workload
 

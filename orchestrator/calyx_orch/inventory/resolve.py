@@ -14,7 +14,8 @@ from calyx_orch import names
 from calyx_orch.documents import Document, Path, suggestion
 from calyx_orch.errors import Problem
 from calyx_orch.inventory import addresses
-from calyx_orch.inventory.schema import GuestSettings, InventoryDocument, JumpHostSettings, TargetSettings
+from calyx_orch.inventory.schema import InventoryDocument
+from calyx_orch.inventory.settings.guests import GuestSettings, JumpHostSettings, TargetSettings
 from calyx_orch.model import Connection, Guest, HostKeyPolicy, Limits, Place, Target, TransportKind
 
 _NAME_REFUSED = frozenset("*?,[]{}\\\"'`$|<>;&/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from calyx_orch import units
-from calyx_orch.inventory.schema import WorkloadSettings
+from calyx_orch.inventory.settings.workloads import WorkloadSettings
 from calyx_orch.model import Rw, Workload
 
 BUFFER_BYTES_MAX = units.GIB  # of each job: the kernel registers no more in one piece

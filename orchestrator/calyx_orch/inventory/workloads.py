@@ -13,7 +13,7 @@ from typing import Any
 from calyx_orch import documents, units
 from calyx_orch.documents import Document, Path
 from calyx_orch.inventory import sense
-from calyx_orch.inventory.schema import WORKLOAD_REFUSALS, PresetDocument, WorkloadSettings
+from calyx_orch.inventory.settings.workloads import WORKLOAD_REFUSALS, PresetDocument, WorkloadSettings
 from calyx_orch.inventory.words import Split
 from calyx_orch.model import Rw, Workload
 
