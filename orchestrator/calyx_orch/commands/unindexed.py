@@ -17,6 +17,7 @@ from calyx_orch.store import archive
 from calyx_orch.store.database import RunRow, row_of
 
 RUNNING = "running"
+LOOKED_AT_MOST = 200  # folders among which a run is sought by its id: each is read as a whole
 
 
 def beside(known: Sequence[RunRow], *, most: int | None = None) -> tuple[RunRow, ...]:
@@ -30,7 +31,7 @@ def beside(known: Sequence[RunRow], *, most: int | None = None) -> tuple[RunRow,
 def named(run: str, known: Sequence[RunRow]) -> tuple[RunRow, ...]:
     """The runs that are none of `known` and are named so: by their folder, their id or the beginning of it."""
     if not (Path(run) / "run.json").is_file():
-        return tuple(row for row in beside(known) if row.run_id.startswith(run))
+        return tuple(row for row in beside(known, most=LOOKED_AT_MOST) if row.run_id.startswith(run))
     row = _row(Path(run))
     return (row,) if row is not None and all(one.run_id != row.run_id for one in known) else ()
 
