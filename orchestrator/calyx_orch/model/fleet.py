@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 NANOSECONDS = 1_000_000_000
+KEEP_BYTES_MAX = 120  # of the name of kept files, which an agent writes into its record
 
 
 class HostKeyPolicy(StrEnum):
@@ -46,6 +48,7 @@ class Target:
 
     `allow_ram`: memory is meant. `reserve_bytes` stay free on the directory's file system (None: `reserve_of`). A raw `device`
     is overwritten; its path is a device node, or `serial:TEXT`; `serial` is what its serial number must be (None: not said).
+    `keep_files`: files of a directory stay for the next run.
     """
 
     name: str
@@ -54,6 +57,7 @@ class Target:
     device: bool = False
     serial: str | None = None
     reserve_bytes: int | None = None
+    keep_files: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,16 @@ class Guest:
     labels: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = Limits()
     line: int = 0
+
+    def kept_as(self, target: Target) -> str:
+        """Whose kept files those of a target are: no other target has that name. Empty: they are removed at the end of the run."""
+        if not target.keep_files or target.device:
+            return ""
+        name = f"{self.name}/{target.name}".encode()
+        if len(name) <= KEEP_BYTES_MAX:
+            return name.decode()
+        digest = hashlib.sha256(name).hexdigest()[:16]
+        return f"{name[: KEEP_BYTES_MAX - len(digest) - 1].decode(errors='ignore')}-{digest}"
 
     @property
     def domain(self) -> str:

@@ -171,7 +171,8 @@ class Round:
 class Layout:
     """What one target of one guest needs, made once for the whole run: `files` files of `size_bytes` each in the directory `path`.
 
-    On a raw `device` `files` jobs share its first `size_bytes`, which are overwritten.
+    On a raw `device` `files` jobs share its first `size_bytes`, which are overwritten. `keep` names whose kept files these are,
+    which are reused while they are what they were; empty: they are removed at the end.
     """
 
     guest: str
@@ -186,6 +187,7 @@ class Layout:
     reserve_bytes: int | None = None
 
     @property
+    keep: str = ""
     def total_bytes(self) -> int:
         """All bytes this layout writes."""
         return self.size_bytes if self.device else self.files * self.size_bytes
