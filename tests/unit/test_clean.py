@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from calyx_agent.executables import Executable
+from calyx_orch.errors import AgentError
 from calyx_orch.model import Cleaned, Connection, Freed, Guest, Leftover, Target, TransportKind, Untouched
 from calyx_orch.report import cleaning
 from calyx_orch.runner import clean, old_agents
@@ -250,5 +251,5 @@ def test_only_whole_agents_of_other_versions_that_nobody_runs_are_removed(tmp_pa
 
 
 def test_a_script_that_is_cut_off_is_no_answer() -> None:
-    with pytest.raises(Exception, match="did not come to its end"):
+    with pytest.raises(AgentError, match="did not come to its end"):
         old_agents.read(Completed(0, b"m old 3 /x\n", b""), "m")

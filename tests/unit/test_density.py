@@ -11,6 +11,7 @@ from test_resume import READ, plan_for, play
 
 from calyx_orch.analysis.density import budget_of
 from calyx_orch.analysis.summary import summarise
+from calyx_orch.errors import InventoryErrors
 from calyx_orch.inventory import parse
 from calyx_orch.model import LoadMode, RunRecord
 from calyx_orch.plan import from_json, make, to_json
@@ -114,9 +115,9 @@ def test_an_inventory_names_levels_beside_other_loads() -> None:
     plan = make(read("[alone, {density: [1, 2, all]}]"), seed=1)  # type: ignore[arg-type]
     assert list(dict.fromkeys(one.load_name for one in plan.rounds)) == ["alone", "density 1", "density 2", "density 6"]
     assert from_json(to_json(plan)) == plan
-    for bad in ("{density: [0]}", "{density: [some]}", "{density: []}"):
-        with pytest.raises(Exception, match="density"):
-            read(bad)
+    for bad, says in {"[0]": "'0' is no number", "[some]": "'some' is no number", "[]": "'density' is empty"}.items():
+        with pytest.raises(InventoryErrors, match=says):
+            read(f"{{density: {bad}}}")
 
 
 def test_guests_are_searched_for_by_levels_of_their_own_and_by_calyx_alone() -> None:

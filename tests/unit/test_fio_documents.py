@@ -238,6 +238,23 @@ def test_an_engine_that_cannot_be_loaded_is_told_in_the_words_of_fio() -> None:
     assert "exit status 1" in output.why
 
 
+@pytest.mark.parametrize(
+    ("case", "name", "error", "errno"),
+    [("A-027", "fio_eperm.out", "EPERM", 1), ("A-030", "fio_enomem.out", "ENOMEM", 12)],
+)
+def test_a_ring_that_fio_was_refused_fails_the_run_although_it_carries_numbers(
+    case: str, name: str, error: str, errno: int
+) -> None:
+    """A-027, A-030: io_uring is forbidden, or its memory is; the figures beside it are those of a good run."""
+    output = read_output(text(case, name), exit_status=1)
+    assert (output.status, output.errno) == ("failed", errno)
+    assert error in output.why
+    assert "io_queue_init" in " ".join(output.messages)
+    (job,) = output.jobs
+    assert job.read is not None
+    assert job.read.ios == 1024
+
+
 def test_a_directory_as_target_fails_the_run() -> None:
     """A-023: the document of a run with EISDIR is no result."""
     output = read_output(text("A-023", "dir_target.out"), text("A-023", "dir_target.err"), 1)

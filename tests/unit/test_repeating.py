@@ -14,6 +14,7 @@ from test_resume import killed_at, plan_for, play, resumed
 
 from calyx_orch.analysis import repeating
 from calyx_orch.analysis.summary import summarise
+from calyx_orch.errors import InventoryErrors
 from calyx_orch.inventory import parse
 from calyx_orch.model import Measurement, Plan, Round, Until
 from calyx_orch.plan import make
@@ -178,12 +179,12 @@ def test_an_inventory_says_how_narrow_and_how_often() -> None:
     [
         ("{min: 9, max: 4, until: {cv_interval: 0.02}}", "less than 'min'"),
         ("{min: 3, max: 4, until: {cv_interval: 2}}", "no share"),
-        ("{min: 3, max: 4}", "until"),
-        ("{min: 2, until: {cv_interval: 2%}}", "min"),
+        ("{min: 3, max: 4}", "missing key 'until' in repetitions"),
+        ("{min: 2, until: {cv_interval: 2%}}", "'min' must be at least 3, not '2'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(said: str, words: str) -> None:
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(InventoryErrors, match=words):
         read(said)
 
 
