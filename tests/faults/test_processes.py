@@ -70,7 +70,7 @@ FAULTS = (
     Fault("guard", KILL, "calyx", "lost", "ended by SIGKILL", is_slow=True),
     Fault("guard", KILL, "fio", "lost", "ended by SIGKILL", is_slow=True),
     Fault("guard", STOP, "calyx", "measured", is_slow=True),
-    Fault("session", KILL, "layout", "lost", "connection to the agent was lost"),
+    Fault("session", KILL, "layout", "lost", "connection to the agent was lost", is_slow=True),
     Fault("session", KILL, "calyx", "lost", "connection to the agent was lost", is_slow=True),
     Fault("session", KILL, "fio", "lost", "connection to the agent was lost", is_slow=True),
     Fault("session", STOP, "calyx", "lost", "connection to the agent was lost", clean_within_s=40, is_slow=True),
@@ -158,9 +158,8 @@ def _words(pid: int) -> str:
 # --- the controller ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "phase", ["layout", *(pytest.param(phase, marks=pytest.mark.slow) for phase in ("armed", "fio", "clean"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", ["layout", "armed", "fio", "clean"])
 async def test_a_controller_that_is_killed(phase: str, tmp_path: Path) -> None:
     """SIGKILL: guests end and clean by themselves within seconds; the run folder can be read and reported."""
     need_root("fio")

@@ -37,9 +37,9 @@ def stable_disk(base: Path, name: str) -> Iterator[tuple[Path, Path]]:
         yield link, image
     finally:
         link.unlink()
+        subprocess.run(["losetup", "--detach", device], check=True)
         for path in made:
             path.rmdir()
-        subprocess.run(["losetup", "--detach", device], check=True)
 
 
 def with_devices(fleet: LoopbackFleet, body: str, **devices: Path) -> str:

@@ -29,6 +29,7 @@ SILENT = "silent; it is waited for until its job's deadline has passed"
 STILL_S = 4.5  # less than dead_man, in which a guest that hears nothing ends by itself
 
 
+@pytest.mark.slow
 async def test_an_agent_that_stands_still_is_waited_for(tmp_path: Path) -> None:
     """SIGSTOP of agent and guard in the window, SIGCONT later: exit code 0, and both guests have their figures."""
     async with guests_up(2, tmp_path) as fleet:
