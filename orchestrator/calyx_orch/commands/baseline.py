@@ -75,7 +75,7 @@ def _all(opened: Store) -> tuple[Baseline, ...]:
 
     def of(inventory: str, run_id: str) -> Baseline:
         row = rows.get(run_id)
-        return Baseline(inventory, run_id, row and row.started_at, row and row.folder)
+        return Baseline(inventory, run_id, row.started_at if row else None, row.folder if row else None)
 
     return tuple(of(inventory, run_id) for inventory, run_id in opened.baselines().items())
 
