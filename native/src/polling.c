@@ -29,22 +29,23 @@ static char device_polls(int fd, char *name, size_t size)
 	char answer[2] = "";
 	const char *last;
 	ssize_t length;
+	dev_t device;
 
 	calyx_format(name, size, "the file system");
 	if (calyx_sys->fstat(fd, &status))
 		return 0;
-	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u", major(status.st_dev), minor(status.st_dev));
+	/* The node of a raw device lies on another file system. */
+	device = S_ISBLK(status.st_mode) ? status.st_rdev : status.st_dev;
+	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u", major(device), minor(device));
 	length = readlink(path, link, sizeof(link) - 1);
 	if (length <= 0)
 		return 0;
 	link[length] = 0;
 	last = strrchr(link, '/');
 	calyx_format(name, size, "%.40s", last ? last + 1 : link);
-	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u/queue/io_poll", major(status.st_dev),
-		     minor(status.st_dev));
+	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u/queue/io_poll", major(device), minor(device));
 	if (calyx_read_text(path, answer, sizeof(answer)) < 0) { /* a partition has no queue of its own */
-		calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u/../queue/io_poll", major(status.st_dev),
-			     minor(status.st_dev));
+		calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u/../queue/io_poll", major(device), minor(device));
 		calyx_read_text(path, answer, sizeof(answer));
 	}
 	return answer[0] == '0' || answer[0] == '1' ? answer[0] : 0;

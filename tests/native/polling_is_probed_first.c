@@ -1,9 +1,12 @@
 // Is iopoll tried by one read before the run: refused by the device's name where it cannot be had, also when the read
 // never comes back, and run and reported where it can?
+#include <linux/fs.h>
 #include <linux/io_uring.h>
 #include <stdatomic.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
+#include "calyx/text.h"
 #include "check.h"
 #include "ring.h"
 
@@ -46,6 +49,73 @@ static int nameless_fstat(int fd, struct stat *status)
 
 	status->st_dev = 0;
 	return error;
+}
+
+/* A raw device without poll queues: its number is another than that of the file system on which its node lies. */
+static dev_t raw_number;
+
+static int raw_fstat(int fd, struct stat *status)
+{
+	int error = calyx_sys_linux.fstat(fd, status);
+
+	status->st_mode = S_IFBLK | 0600;
+	status->st_rdev = raw_number;
+	status->st_dev = 0;
+	return error;
+}
+
+static int raw_ioctl(int fd, unsigned long request, void *argument)
+{
+	(void)fd;
+	CHECK(request == BLKGETSIZE64, "request %#lx", request);
+	*(uint64_t *)argument = SIZE;
+	return 0;
+}
+
+/* The first block device here whose queue says that it does not poll. */
+static bool find_deaf_device(char name[64])
+{
+	DIR *devices = opendir("/sys/block");
+	unsigned int major_number, minor_number;
+	struct dirent *entry;
+	bool found = false;
+
+	while (devices && !found && (entry = readdir(devices))) {
+		char path[400], text[32] = "";
+
+		snprintf(path, sizeof(path), "/sys/block/%s/queue/io_poll", entry->d_name);
+		if (entry->d_name[0] == '.' || strlen(entry->d_name) > 40 ||
+		    calyx_read_text(path, text, sizeof(text)) <= 0 || text[0] != '0')
+			continue;
+		snprintf(path, sizeof(path), "/sys/block/%s/dev", entry->d_name);
+		if (calyx_read_text(path, text, sizeof(text)) <= 0 ||
+		    sscanf(text, "%u:%u", &major_number, &minor_number) != 2)
+			continue;
+		raw_number = makedev(major_number, minor_number);
+		snprintf(name, 64, "%.40s", entry->d_name);
+		found = true;
+	}
+	if (devices)
+		closedir(devices);
+	return found;
+}
+
+static void test_a_raw_device(struct calyx_job job)
+{
+	char reason[CALYX_REASON_MAX] = "", name[64], words[160];
+
+	if (!find_deaf_device(name)) {
+		printf("no block device without poll queues here\n");
+		return;
+	}
+	job.devices = true;
+	table.fstat = raw_fstat;
+	table.ioctl = raw_ioctl;
+	CHECK(refused(&job, reason) == -EOPNOTSUPP, "'%s'", reason);
+	snprintf(words, sizeof(words), "polling not supported by %s: its queue/io_poll is 0", name);
+	CHECK(strstr(reason, words), "'%s' does not say '%s'", reason, words);
+	table.fstat = calyx_sys_linux.fstat;
+	table.ioctl = calyx_sys_linux.ioctl;
 }
 
 static int watching_map(void **address, size_t length, int flags, int fd, uint64_t offset)
@@ -131,6 +201,7 @@ int main(void)
 		job.paths = scratch_files;
 	}
 
+	test_a_raw_device(job);
 	table.io_uring_setup = polled_setup;
 	table.fstat = nameless_fstat;
 	table.map = watching_map;
