@@ -20,11 +20,7 @@ static void begin_drain(struct calyx_worker *w, uint32_t stop)
 {
 	w->draining = true;
 	w->drain_until_ns = w->deadline_ns;
-	if (stop != CALYX_STOP_NONE && w->now_ns < w->window_end_ns) {
-		w->stopped = stop == CALYX_STOP_BY_CALLER;
-		if (w->now_ns + DRAIN_AFTER_STOP_NS < w->drain_until_ns)
-			w->drain_until_ns = w->now_ns + DRAIN_AFTER_STOP_NS;
-	}
+	w->stopped = stop == CALYX_STOP_BY_CALLER && w->now_ns < w->window_end_ns;
 	/* What waited for another try is given up, and what the kernel never took never happened. */
 	while (w->resume_count > 0) {
 		w->counts.unfinished++;
@@ -67,7 +63,10 @@ static bool check_end(struct calyx_worker *w)
 		return false;
 	if (w->in_flight == 0)
 		return true;
-	if (w->failure[0] && w->in_flight <= calyx_ring_pending(&w->ring)) {
+	/* Also of a stop that comes only now. */
+	if (stop != CALYX_STOP_NONE && !w->cancelled && w->now_ns + DRAIN_AFTER_STOP_NS < w->drain_until_ns)
+		w->drain_until_ns = w->now_ns + DRAIN_AFTER_STOP_NS;
+	if (w->failure[0] && w->in_flight <= calyx_worker_count_untaken(w)) {
 		/* The kernel never took these, and will not. */
 		w->counts.unfinished += w->in_flight;
 		return true;
@@ -183,6 +182,6 @@ void calyx_worker_run(struct calyx_worker *w)
 		calyx_worker_read_back(w);
 	w->ended_ns = calyx_now_ns();
 	if (w->cancelled && w->counts.unfinished > 0 && !w->stopped)
-		calyx_worker_fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end before the deadline", w->index,
-				  w->counts.unfinished);
+		calyx_worker_fail(w, "job %" PRIu32 ": %" PRIu64 " I/Os did not end %s", w->index, w->counts.unfinished,
+				  w->ended_ns < w->deadline_ns ? "within 5 s of a stop" : "before the deadline");
 }

@@ -20,7 +20,9 @@ uint64_t calyx_worker_publish(struct calyx_worker *w, uint32_t count);
 void calyx_worker_submit(struct calyx_worker *w);
 /* What io_uring_enter answered, 0 or -errno. */
 void calyx_worker_note_submission(struct calyx_worker *w, int error);
-/* wait.c: until there may be completions. */
+/* wait.c: I/Os that are published and not yet taken by the kernel, without the timers among them. */
+uint32_t calyx_worker_count_untaken(const struct calyx_worker *w);
+/* Until there may be completions. */
 void calyx_worker_wait(struct calyx_worker *w);
 
 #endif

@@ -108,10 +108,20 @@ static void wait_polling(struct calyx_worker *w)
 	}
 }
 
+uint32_t calyx_worker_count_untaken(const struct calyx_worker *w)
+{
+	const struct calyx_ring *ring = &w->ring;
+	uint32_t count = 0;
+
+	for (uint32_t i = ring->published - calyx_ring_pending(ring); i != ring->published; i++)
+		count += ring->sqes[i & ring->sq_mask].user_data < w->crew->job.iodepth;
+	return count;
+}
+
 /* The kernel said EAGAIN: with I/O in flight a completion will help, without it only time can, and not for ever. */
 static void wait_while_stuck(struct calyx_worker *w)
 {
-	bool in_kernel = w->in_flight > calyx_ring_pending(&w->ring);
+	bool in_kernel = w->in_flight > calyx_worker_count_untaken(w);
 
 	calyx_ring_enter(&w->ring, false, 0, IORING_ENTER_GETEVENTS); /* only to let completions happen */
 	if (!in_kernel && calyx_now_ns() - w->stuck_since_ns > STUCK_MAX_NS)
