@@ -41,6 +41,10 @@ void calyx_startline_leave(void)
 {
 	struct precedence none = {.size = sizeof(none), .policy = POLICY_OTHER, .nice = getpriority(PRIO_PROCESS, 0)};
 
+	if (syscall(SYS_sched_setattr, 0, &none, 0) == 0)
+		return;
+	/* Whoever may take precedence by a limit alone (RLIMIT_RTPRIO) may give it up, but not this flag. */
+	none.flags = FLAG_RESET_ON_FORK;
 	syscall(SYS_sched_setattr, 0, &none, 0);
 }
 
