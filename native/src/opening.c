@@ -75,7 +75,8 @@ static int copy_job(struct calyx_crew *crew, const struct calyx_job *job)
 static int check_memory(const struct calyx_crew *crew, char *reason)
 {
 	uint32_t turns;
-	uint64_t wanted = calyx_pool_bytes(&crew->job, &turns) * crew->job.paths_count, total;
+	uint64_t notes = calyx_verify_bytes(&crew->job) + crew->intervals_count * sizeof(struct calyx_interval);
+	uint64_t wanted = (calyx_pool_bytes(&crew->job, &turns) + notes) * crew->job.paths_count, total;
 	struct sysinfo info;
 
 	if (sysinfo(&info) < 0)
@@ -84,7 +85,7 @@ static int check_memory(const struct calyx_crew *crew, char *reason)
 	if (wanted > total / 2)
 		return calyx_refuse(reason, -ENOMEM,
 				    "the job needs %" PRIu64
-				    " bytes of buffers: more than half of the guest's memory (%" PRIu64 ")",
+				    " bytes of buffers and notes: more than half of the guest's memory (%" PRIu64 ")",
 				    wanted, total);
 	return 0;
 }

@@ -31,6 +31,15 @@ static void *allocate_touched(uint64_t count, size_t size)
 	return (void *)memory;
 }
 
+uint64_t calyx_verify_bytes(const struct calyx_job *job)
+{
+	const struct calyx_verify *verify = NULL;
+
+	if (!job->verify || !calyx_rw_writes(job->rw))
+		return 0;
+	return job->size / CALYX_DATA_BLOCK * (sizeof(*verify->acknowledged) + sizeof(*verify->writing));
+}
+
 int calyx_verify_init(struct calyx_verify *verify, const struct calyx_job *job, uint32_t thread)
 {
 	*verify = (struct calyx_verify){

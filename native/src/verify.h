@@ -32,6 +32,8 @@ struct calyx_verify {
 	struct calyx_verified found;
 };
 
+/* How many bytes the notes of one thread take: 0 where nothing is written, or without verify. */
+uint64_t calyx_verify_bytes(const struct calyx_job *job);
 /* Gives memory for a thread: 0 or -ENOMEM. calyx_verify_free takes it back. */
 int calyx_verify_init(struct calyx_verify *verify, const struct calyx_job *job, uint32_t thread);
 void calyx_verify_free(struct calyx_verify *verify);

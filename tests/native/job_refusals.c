@@ -117,9 +117,16 @@ int main(void)
 	REFUSED("blocks of 4096 bytes", job.verify = true; job.bs = 6144);
 	REFUSED("blocks of 4096 bytes", job.verify = true; job.offset = 512);
 	REFUSED("blocks of 4096 bytes", job.verify = true; job.bssplit = SPLIT(2, {4096, 512}, {50, 50}));
+	REFUSED("each other's blocks", job.rw = CALYX_RANDRW; job.verify = job.devices = true; job.paths = twice;
+		job.paths_count = 3);
 	REFUSED("with its data", job.rw = CALYX_RW; job.verify = true; job.bs = 1 << 20; job.iodepth = 1024;
 		job.size = 1ull << 31);
 
+	job = good;
+	job.verify = job.devices = true;
+	job.paths = twice;
+	job.paths_count = 3;
+	CHECK(calyx_job_check(&job, reason) == 0, "whoever only reads may share: %s", reason);
 	job = good;
 	job.bs = 1000;
 	job.direct = false;
