@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,12 +15,41 @@
 
 static const char *const setup_names[] = {"auto", "sqpoll", "defer", "coop", "plain", "psync"};
 
+static bool any_cpu(const uint64_t *cpus)
+{
+	uint64_t all = 0;
+
+	for (int i = 0; i < CALYX_CPU_WORDS; i++)
+		all |= cpus[i];
+	return all != 0;
+}
+
+/* Threads that have no CPU of their own go where their memory is. A node may have none. */
+static void keep_to_node(struct calyx_crew *crew)
+{
+	uint64_t node[CALYX_CPU_WORDS];
+	char path[64], text[4096] = "";
+
+	calyx_format(path, sizeof(path), "/sys/devices/system/node/node%" PRIu32 "/cpulist", crew->job.numa_node);
+	calyx_read_text(path, text, sizeof(text));
+	text[strcspn(text, "\n")] = 0;
+	if (calyx_parse_cpus(text, node, NULL))
+		return;
+	for (int i = 0; i < CALYX_CPU_WORDS; i++)
+		node[i] &= crew->allowed_cpus[i];
+	crew->on_node = any_cpu(node);
+	if (crew->on_node)
+		memcpy(crew->allowed_cpus, node, sizeof(node));
+}
+
 static int list_allowed_cpus(struct calyx_crew *crew, int *cpus, int capacity)
 {
 	int count = 0;
 
 	if (syscall(SYS_sched_getaffinity, 0, sizeof(crew->allowed_cpus), crew->allowed_cpus) < 0)
 		return 0;
+	if (crew->job.numa && !any_cpu(crew->job.cpus_allowed))
+		keep_to_node(crew);
 	for (int cpu = 0; cpu < CALYX_CPU_WORDS * 64 && count < capacity; cpu++) {
 		if (crew->allowed_cpus[cpu / 64] >> (cpu % 64) & 1)
 			cpus[count++] = cpu;
@@ -32,7 +62,7 @@ static bool has_cpu(const uint64_t *cpus, int cpu)
 	return cpus[cpu / 64] >> (cpu % 64) & 1;
 }
 
-/* cpus_allowed: one CPU a thread, in turn. */
+/* cpus_allowed: one CPU a thread, in turn; else, with numa, all on the CPUs of the node. */
 static int place_threads(struct calyx_crew *crew, char *reason)
 {
 	int cpus[CALYX_CPU_WORDS * 64], count = 0;
@@ -49,6 +79,10 @@ static int place_threads(struct calyx_crew *crew, char *reason)
 	}
 	for (uint32_t i = 0; i < crew->job.paths_count && count > 0; i++)
 		crew->workers[i].cpu = cpus[i % (uint32_t)count];
+	if (crew->job.numa && count == 0 && !crew->on_node)
+		calyx_reason_add(crew->why,
+				 "threads anywhere: NUMA node %" PRIu32 " has no CPU that this process may use",
+				 crew->job.numa_node);
 	return 0;
 }
 
@@ -114,12 +148,15 @@ static int refuse_io_uring(int error, const char *name, char *reason)
 /* Huge pages for all threads or for none. */
 static void choose_pages(struct calyx_crew *crew)
 {
-	uint64_t page_bytes, free_pages, wanted;
+	uint64_t page_bytes, free_pages, there, wanted;
 	uint32_t turns;
 
 	if (!crew->job.huge)
 		return;
 	calyx_huge_pages(&page_bytes, &free_pages);
+	/* What is reserved may lie on other nodes: the kernel kills who touches a page that cannot be had. */
+	there = crew->job.numa ? calyx_huge_pages_on(crew->job.numa_node, page_bytes) : free_pages;
+	free_pages = there < free_pages ? there : free_pages;
 	wanted = page_bytes ? (calyx_pool_bytes(&crew->job, &turns) + page_bytes - 1) / page_bytes : 0;
 	wanted *= crew->job.paths_count;
 	if (page_bytes && wanted <= free_pages)
@@ -127,8 +164,8 @@ static void choose_pages(struct calyx_crew *crew)
 	else
 		calyx_reason_add(crew->why,
 				 "ordinary pages: %" PRIu64 " huge pages of %" PRIu64 " bytes are needed, %" PRIu64
-				 " are free",
-				 wanted, page_bytes, free_pages);
+				 " are free%s",
+				 wanted, page_bytes, free_pages, crew->job.numa ? " on the NUMA node" : "");
 }
 
 int calyx_choose_setup(struct calyx_crew *crew, char *reason)

@@ -3,9 +3,9 @@
  * A crew is one job's threads. opening.c opens it, crew.c starts, watches and ends it; worker.c opens what one thread
  * needs; engine.c is the loop that one thread runs. They meet in this header only.
  *
- *   command:  OPENING -> (DROP_BUFFERS) -> READY -> START            set by the caller's thread, waited for by all
- * workers any -> QUIT                                        stop before the start, or a refused crew stop:     NONE ->
- * BY_CALLER or BY_FAILURE                        read by running workers at each pass
+ *   command:  OPENING -> (DROP_BUFFERS) -> READY -> START    set by the caller's thread, waited for by all workers
+ *             any -> QUIT                                    by a stop, or for a crew that is refused
+ *   stop:     NONE -> BY_CALLER or BY_FAILURE                read by running workers at each pass
  */
 #ifndef CALYX_CREW_H
 #define CALYX_CREW_H
@@ -130,6 +130,7 @@ struct calyx_crew {
 	char why[CALYX_REASON_MAX];
 	struct calyx_setup_taken setup;
 	uint64_t allowed_cpus[CALYX_CPU_WORDS];
+	bool on_node;			       /* threads stay on allowed_cpus, which are those of the NUMA node */
 	uint64_t poller_cpus[CALYX_CPU_WORDS]; /* no thread of ours runs on these */
 
 	_Atomic uint32_t command;  /* a futex */

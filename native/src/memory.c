@@ -6,6 +6,7 @@
 #include "memory.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +23,30 @@
 void calyx_huge_pages(uint64_t *page_bytes, uint64_t *free_pages)
 {
 	char *table = calyx_read_all("/proc/meminfo"), *rest = table, *line;
+	uint64_t promised = 0; /* to mappings whose pages do not exist yet */
 
 	*page_bytes = *free_pages = 0;
 	while ((line = calyx_next_line(&rest))) {
 		if (strncmp(line, "HugePages_Free:", 15) == 0)
 			*free_pages = calyx_number(line + 15, NULL);
+		else if (strncmp(line, "HugePages_Rsvd:", 15) == 0)
+			promised = calyx_number(line + 15, NULL);
 		else if (strncmp(line, "Hugepagesize:", 13) == 0)
 			*page_bytes = calyx_number(line + 13, NULL) << 10;
 	}
+	*free_pages -= promised < *free_pages ? promised : *free_pages;
 	free(table);
+}
+
+uint64_t calyx_huge_pages_on(uint32_t node, uint64_t page_bytes)
+{
+	char path[128], text[32] = "";
+
+	calyx_format(path, sizeof(path),
+		     "/sys/devices/system/node/node%" PRIu32 "/hugepages/hugepages-%" PRIu64 "kB/free_hugepages", node,
+		     page_bytes >> 10);
+	calyx_read_text(path, text, sizeof(text));
+	return calyx_number(text, NULL);
 }
 
 int calyx_memory_map(void **address, size_t *length, uint64_t page_bytes)

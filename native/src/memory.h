@@ -15,6 +15,8 @@
 /* Anonymous memory whose pages do not exist yet. page_bytes 0: ordinary pages. *length is rounded up to whole huge
  * pages. */
 int calyx_memory_map(void **address, size_t *length, uint64_t page_bytes);
+/* How many huge pages of that size are free on one NUMA node. */
+uint64_t calyx_huge_pages_on(uint32_t node, uint64_t page_bytes);
 /* How large a transparent huge page is; 0 where the kernel makes none. */
 uint64_t calyx_transparent_page_bytes(void);
 /* As calyx_memory_map with ordinary pages, but begun at a multiple of page_bytes, and the kernel asked to make all of

@@ -188,13 +188,13 @@ static int allocate(struct calyx_worker *w)
 	return allocate_shapes(w);
 }
 
-/* On its own CPU (cpus_allowed), else off those of the pollers: a poller and a submitter on one CPU wait for each
- * other's time slices. */
+/* On its own CPU (cpus_allowed), else on those of the NUMA node, and off those of the pollers: a poller and a submitter
+ * on one CPU wait for each other's time slices. */
 static int take_cpu(struct calyx_worker *w)
 {
 	uint64_t cpus[CALYX_CPU_WORDS] = {0};
 
-	if (w->cpu < 0 && w->poller_cpu < 0)
+	if (w->cpu < 0 && w->poller_cpu < 0 && !w->crew->on_node)
 		return 0;
 	if (w->cpu >= 0)
 		cpus[w->cpu / 64] |= 1ull << (w->cpu % 64);

@@ -83,8 +83,7 @@ struct calyx_distribution {
 struct calyx_job {
 	const char *const *paths; /* one a thread */
 	uint32_t paths_count;
-	bool devices; /* the paths may be block devices, whose content may be destroyed; several threads may share one
-		       */
+	bool devices; /* the paths may be block devices, whose content may be destroyed and which threads may share */
 	enum calyx_rw rw;
 	uint64_t bs, size; /* bytes; size of each file that is used */
 	uint32_t iodepth;
