@@ -26,6 +26,7 @@
 #define LAYOUT 0x6c61796f7574ull /* "layout": apart from what a job writes by the same seed */
 #define DIRECT_ALIGNMENT 4096u
 #define EXTENTS_AT_ONCE 256u
+#define STOP_SEEN_NS 100000000ull /* how late a stop is seen while the rate holds back */
 #define NOT_WRITTEN (FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_UNKNOWN)
 
 /* "No space left" has three causes, and df shows only one of them. */
@@ -56,18 +57,37 @@ static int refuse_full(char *reason, const char *path, const char *act, int erro
 			    text.text, free_bytes, (uint64_t)status.f_favail, cause);
 }
 
-static void wait_for_rate(uint64_t started_ns, uint64_t written, uint64_t max_bytes_per_s)
+/* What tells of the bytes that are written, and may ask for an end. */
+struct listener {
+	bool (*progress)(void *context, uint64_t written_bytes);
+	void *context;
+};
+
+static bool tell(const struct listener *listener, uint64_t written)
 {
-	uint64_t due_ns;
-	struct timespec due;
+	return listener->progress && listener->progress(listener->context, written);
+}
+
+/* True when it is to stop. */
+static bool wait_for_rate(uint64_t started_ns, uint64_t written, uint64_t max_bytes_per_s,
+			  const struct listener *listener)
+{
+	uint64_t due_ns, now_ns, until_ns;
+	struct timespec until;
 
 	if (!max_bytes_per_s)
-		return;
+		return false;
 	due_ns = started_ns + written / max_bytes_per_s * 1000000000 +
 		 (uint64_t)((double)(written % max_bytes_per_s) * 1e9 / (double)max_bytes_per_s);
-	due = (struct timespec){.tv_sec = (time_t)(due_ns / 1000000000), .tv_nsec = (long)(due_ns % 1000000000)};
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
-		;
+	while ((now_ns = calyx_now_ns()) < due_ns) {
+		if (tell(listener, written))
+			return true;
+		until_ns = now_ns + STOP_SEEN_NS < due_ns ? now_ns + STOP_SEEN_NS : due_ns;
+		until.tv_sec = (time_t)(until_ns / 1000000000);
+		until.tv_nsec = (long)(until_ns % 1000000000);
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	}
+	return false;
 }
 
 /* Writes one chunk. Direct I/O is given up when the file system refuses it, and for a tail that is not aligned. */
@@ -105,6 +125,7 @@ static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_byt
 	bool direct = calyx_sys->set_flags(fd, O_DIRECT) == 0;
 	/* Mixed first: seeds that lie a step of the generator apart would else give the same chunks, one later. */
 	uint64_t started_ns = calyx_now_ns(), seed = data_seed, state = calyx_random_next(&seed);
+	const struct listener listener = {progress, context};
 	int error;
 
 	for (*written = 0; *written < size;) {
@@ -117,9 +138,8 @@ static int write_all(int fd, uint64_t size, uint64_t data_seed, uint64_t max_byt
 		if (error)
 			return error;
 		*written += length;
-		if (progress && progress(context, *written))
+		if (tell(&listener, *written) || wait_for_rate(started_ns, *written, max_bytes_per_s, &listener))
 			return -ECANCELED;
-		wait_for_rate(started_ns, *written, max_bytes_per_s);
 	}
 	error = calyx_sys->fsync(fd);
 	/* What went through the page cache must not be read back from there. */

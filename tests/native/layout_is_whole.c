@@ -68,6 +68,28 @@ static void check_rate(void)
 	CHECK(took >= 200 * MS, "4 MiB at 20 MiB/s took %" PRIu64 " ms", took / MS);
 }
 
+static bool stop_soon(void *context, uint64_t written)
+{
+	(void)written;
+	return calyx_now_ns() > *(uint64_t *)context;
+}
+
+/* 4 MiB at 256 KiB/s would take 16 s, the first chunk four of them. */
+static void check_stopped_at_a_rate(void)
+{
+	char reason[CALYX_REASON_MAX] = "";
+	struct calyx_layout layout;
+	uint64_t before = calyx_now_ns(), until = before + 300 * MS, took;
+
+	unlink(scratch_files[1]);
+	CHECK(calyx_target_layout(scratch_files[1], 4 << 20, 1, 256 << 10, stop_soon, &until, &layout, reason) ==
+		      -ECANCELED,
+	      "%s", reason);
+	took = calyx_now_ns() - before;
+	CHECK(took >= 300 * MS && took < 2 * SECOND, "a stop after 300 ms was seen after %" PRIu64 " ms", took / MS);
+	CHECK(access(scratch_files[1], F_OK) < 0, "a half-written file stays behind");
+}
+
 /* The check itself must see what it is there for. */
 static void check_eyes(void)
 {
@@ -112,6 +134,7 @@ int main(void)
 	check_refused();
 	check_stopped();
 	check_rate();
+	check_stopped_at_a_rate();
 	check_eyes();
 	check_noise();
 	return 0;
