@@ -86,16 +86,19 @@ static void write_io_uring(struct json *json)
 {
 	uint32_t setups = 0, features = 0;
 	int error = calyx_ring_probe(&setups, &features);
-	char disabled[PLACE_TEXT], why[WHY_MAX] = "";
+	char disabled[PLACE_TEXT], group[PLACE_TEXT], why[WHY_MAX] = "";
 
 	if (error) {
 		bool known = place_attribute("", "/proc/sys/kernel/io_uring_disabled", disabled);
+		bool grouped =
+			known && *disabled == '1' && place_attribute("", "/proc/sys/kernel/io_uring_group", group);
 
-		calyx_format(why, sizeof(why), "io_uring_setup: %s (%s); kernel.io_uring_disabled is %s",
+		calyx_format(why, sizeof(why), "io_uring_setup: %s (%s); kernel.io_uring_disabled is %s%s%s",
 			     error == -EPERM	? "EPERM"
 			     : error == -ENOSYS ? "ENOSYS"
 						: "error",
-			     strerror(-error), known ? disabled : "not known to this kernel");
+			     strerror(-error), known ? disabled : "not known to this kernel",
+			     grouped ? ", kernel.io_uring_group " : "", grouped ? group : "");
 	}
 	json_key(json, "io_uring");
 	json_object(json);
