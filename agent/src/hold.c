@@ -298,12 +298,12 @@ void work_hold(struct command *command)
 		if (error)
 			calyx_format(why, sizeof(why), "cannot make the gate in %.300s: %s", work, strerror(-error));
 	}
+	if (!error && line_get(&command->line, "device"))
+		error = check_device(command, why);
 	/* SIGCHLD is blocked in all threads of the program: the end of one job's `exec_prerun` would interrupt the
 	 * io_uring_enter() of a job that already runs. fio (3.33 to 3.42 at least) makes that system call without
 	 * libc, looks into an errno that was never set, takes 0 for "no error" and ends the job: error 0, exit status
 	 * 0. */
-	if (!error && line_get(&command->line, "device"))
-		error = check_device(command, why);
 	if (!error)
 		error = child_spawn(&hold.child, (const char *const *)hold.arguments, work, SIGCHLD, why);
 	if (error) {

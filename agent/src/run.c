@@ -15,9 +15,7 @@
 #include "usage.h"
 
 #define STARTED_STEP_NS (5 * MS_NS)
-#define OVERTIME_NS                                                                                                    \
-	(5 * SECOND_NS) /* the engine ends by itself at its deadline; after this much more it is given up              \
-			 */
+#define OVERTIME_NS (5 * SECOND_NS) /* past its deadline, at which the engine ends by itself, it is given up */
 
 static void send_ready(struct command *command, const struct calyx_setup_taken *setup)
 {
