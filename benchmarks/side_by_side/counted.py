@@ -25,13 +25,13 @@ def count_costs(guest: BenchGuest, executable: Executable, *, quick: bool, until
     fio = str(session.fio.get("path") or "fio")
     bench = costs.Bench(path, workload, executable.path, fio, taken, session.facts)
     lengths = (0.3, 1.0) if quick else (2.0, 6.0)
-    figures = [_counted("user instructions per I/O", lambda: _instructions(bench, lengths, until_s))]
+    # What takes long comes last, so that it alone may find no time left.
+    brief = [_allocations(), _counted("resident besides buffers, MB", lambda: _resident(bench)), _size(executable.path)]
+    figures = []
     if not quick:
         for side in (CALYX, Side("calyx sqpoll", "calyx", setup="sqpoll")):
             figures += _system_calls(bench, side, lengths)
-    figures.append(_allocations())
-    figures.append(_counted("resident besides buffers, MB", lambda: _resident(bench)))
-    return [*figures, _size(executable.path)]
+    return [_counted("user instructions per I/O", lambda: _instructions(bench, lengths, until_s)), *figures, *brief]
 
 
 def _counted(name: str, count: Callable[[], Figure]) -> Figure:
