@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from calyx_orch import cli
 from calyx_orch.model import LoadMode, Measurement, RunRecord
 from calyx_orch.store import database, indexing
 from calyx_orch.store.archive import RunFolder
@@ -56,9 +57,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def calyx(home: Path, *words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"CALYX_ORCH_STORE": f"sqlite:///{home / 'store.sqlite'}", "COLUMNS": "200"}
-    argv = [sys.executable, "-m", "calyx_orch.cli", *map(str, words)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env, cwd=cwd)
+    """A command line as `calyx-orch` takes it, in this process: to start Python costs more than all that is looked at here."""
+    argv = ["calyx-orch", *map(str, words)]
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), chdir(cwd or Path.cwd()):
+        patch.setenv("CALYX_ORCH_STORE", f"sqlite:///{home / 'store.sqlite'}")
+        patch.setenv("COLUMNS", "200")
+        patch.setattr(sys, "argv", argv)
+        try:
+            cli.main()
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+    return subprocess.CompletedProcess(argv, status, out.getvalue(), err.getvalue())
 
 
 def test_history_names_the_vm_host_that_got_worse(home: Path) -> None:
