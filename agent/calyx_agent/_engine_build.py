@@ -8,7 +8,11 @@ ffibuilder.cdef(
     #define CALYX_DOOR_WHY_MAX ...
     #define CALYX_HISTOGRAM_BUCKETS ...
 
-    struct calyx_progress { uint64_t started_ns, ios, bytes, oldest_ns; bool done; ...; };
+    enum calyx_direction { CALYX_DIR_READ, CALYX_DIR_WRITE, CALYX_DIR_SYNC, ... };
+    struct calyx_hung { uint64_t offset, age_ns; enum calyx_direction direction; uint32_t job; };
+    struct calyx_progress {
+        uint64_t started_ns, ios, bytes, oldest_ns; bool done; uint32_t hung_count; struct calyx_hung hung[...];
+    };
     struct calyx_door;
 
     struct calyx_door *calyx_door_open(const char *line, size_t length, char *why);

@@ -13,6 +13,7 @@ from calyx_agent._engine import ffi, lib
 HISTOGRAM_BUCKETS: int = lib.CALYX_HISTOGRAM_BUCKETS
 START_AHEAD_NS = 20_000_000  # from `run` to its start line
 _LOOK_NS = 100_000_000
+_OPERATIONS = {lib.CALYX_DIR_READ: "read", lib.CALYX_DIR_WRITE: "write", lib.CALYX_DIR_SYNC: "sync"}
 
 
 class EngineError(RuntimeError):
@@ -20,13 +21,28 @@ class EngineError(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Hung:
+    """An I/O that has not come back for a second and more: `op` is read, write or sync, `job` its place among the paths."""
+
+    op: str
+    offset: int
+    age_ns: int
+    job: int
+
+
+@dataclass(frozen=True)
 class Progress:
-    """How a job goes. `started_ns` is None before the first I/O; `ios` and `bytes` count from the start, ramp included."""
+    """How a job goes. `started_ns` is None before the first I/O; `ios` and `bytes` count from the start, ramp included.
+
+    `hung_count` I/Os have been in flight for a second and more; `hung` are the oldest of them, a few, oldest first.
+    """
 
     started_ns: int | None
     ios: int
     bytes: int
     oldest_ns: int
+    hung_count: int = 0
+    hung: tuple[Hung, ...] = ()
 
 
 def run(
@@ -97,8 +113,14 @@ def _wait(door: Any, progress: Callable[[Progress], bool | None] | None) -> None
     now = ffi.new("struct calyx_progress *")
     while lib.calyx_door_wait(door, _LOOK_NS):
         lib.calyx_door_progress(door, now)
-        if progress is not None and progress(Progress(now.started_ns or None, now.ios, now.bytes, now.oldest_ns)):
+        if progress is not None and progress(_progress(now)):
             lib.calyx_door_stop(door)
+
+
+def _progress(now: Any) -> Progress:
+    named = now.hung[0 : min(now.hung_count, len(now.hung))]
+    hung = tuple(Hung(_OPERATIONS.get(one.direction, "?"), one.offset, one.age_ns, one.job) for one in named)
+    return Progress(now.started_ns or None, now.ios, now.bytes, now.oldest_ns, now.hung_count, hung)
 
 
 def _document(door: Any) -> dict[str, Any]:

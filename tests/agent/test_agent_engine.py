@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_process import AgentProcess
+from test_agent_probes import ext4_on_loop
 from test_agent_runs import JOB, MS, prepare, ready
 
 engine = pytest.importorskip("calyx_agent.engine", reason="the cffi module is not built", exc_type=ImportError)
@@ -49,6 +51,35 @@ def test_an_exception_in_progress_ends_the_job(agent: AgentProcess, target: Path
 
     with pytest.raises(KeyError):
         engine.run(JOB | {"path": prepare(agent, target), "runtime_ns": 60_000 * MS}, progress)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a file system of its own that can be frozen")
+def test_what_hangs_is_told_while_it_hangs(agent: AgentProcess, tmp_path: Path) -> None:
+    """Which I/O, where and for how long, as in the beats of an agent; once it comes back nothing is told any more."""
+    told: list[Any] = []
+    with ext4_on_loop(tmp_path) as (mount, freeze, thaw):
+        (path,) = prepare(agent, mount)
+        frozen = False
+
+        def progress(now: Any) -> None:
+            nonlocal frozen
+            if not frozen and now.ios:
+                freeze()
+                frozen = True
+            if now.hung:
+                told.append(now)
+                thaw()
+
+        document = engine.run(JOB | {"path": path, "rw": "randwrite", "runtime_ns": 4000 * MS}, progress)
+        assert document["write"]["errors"] == 0
+        agent.ask("clean", "cleaned")
+    assert told
+    assert len(told) < 10, "it came back"
+    oldest = told[0].hung[0]
+    assert (oldest.op, oldest.job, oldest.offset % 4096) == ("write", 0, 0)
+    assert 1_000 * MS < oldest.age_ns < 4_000 * MS
+    assert len(told[0].hung) <= told[0].hung_count
 
 
 def test_a_refused_job_is_an_error_with_its_reason(target: Path) -> None:

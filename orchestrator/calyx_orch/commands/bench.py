@@ -190,7 +190,7 @@ class _Bars:
     def look(self, look: runner.Look) -> None:
         """A workload goes on; called from the thread that waits for it."""
         if self._progress is not None:
-            told = f"{look.iops:,.0f} IOPS" + ("" if look.is_measured else " (ramp)")
+            told = look.hangs or f"{look.iops:,.0f} IOPS" + ("" if look.is_measured else " (ramp)")
             self._progress.start_task(self._bars[look.round.index])
             self._progress.update(self._bars[look.round.index], completed=look.share, told=told)
 

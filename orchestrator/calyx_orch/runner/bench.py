@@ -20,7 +20,7 @@ from calyx_orch import deploy, engines, transport
 from calyx_orch.engines.answers import ramp_ns
 from calyx_orch.errors import CalyxError
 from calyx_orch.model import Answers, ClockBound, Measurement, Plan, Round
-from calyx_orch.runner import preflight, preparing, probes
+from calyx_orch.runner import hanging, preflight, preparing, probes
 from calyx_orch.runner.rounds import data_seed
 from calyx_orch.runner.session import Session
 
@@ -41,12 +41,16 @@ class Done:
 
 @dataclass(frozen=True)
 class Look:
-    """How a workload goes: the share of its time that is over (0 to 1), whether it is measured yet, and I/Os per second."""
+    """How a workload goes: the share of its time that is over (0 to 1), whether it is measured yet, and I/Os per second.
+
+    `hangs` says which I/O does not come back; it is empty while all do.
+    """
 
     round: Round
     share: float
     is_measured: bool
     iops: float
+    hangs: str = ""
 
 
 @dataclass
@@ -242,9 +246,16 @@ class _Watch:
             then_ns, ios = self._before
             iops = (progress.ios - ios) * 1e9 / (now_ns - then_ns) if then_ns else 0.0
             share = min(1.0, elapsed_s / (workload.ramp_s + workload.runtime_s))
-            self._look(Look(self._round, share, elapsed_s >= workload.ramp_s, iops))
+            self._look(Look(self._round, share, elapsed_s >= workload.ramp_s, iops, _hangs(progress)))
         self._before = (now_ns, progress.ios)
         return self._interrupted.is_set()
+
+
+def _hangs(progress: Any) -> str:
+    if not progress.hung:
+        return ""
+    oldest = progress.hung[0]
+    return hanging.said(progress.hung_count, oldest.op, oldest.offset, oldest.age_ns, oldest.job)
 
 
 async def _keep_lease(session: Session) -> None:
