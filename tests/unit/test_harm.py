@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import itertools
+import json
 import zoneinfo
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,8 +94,6 @@ def with_impact(**impact: Any) -> Any:
 
 def old_io(message: dict[str, Any]) -> list[bytes]:
     """A guest whose I/O grows old in the run of the first workload."""
-    import json
-
     if message.get("type") == "beat" and message.get("phase") == "run":
         message = {**message, "oldest_ns": 80 * MS}
     return [json.dumps(message).encode() + b"\n"]
@@ -125,16 +126,44 @@ def test_a_guest_that_lost_its_cpu_before_keeps_the_round_from_beginning(tmp_pat
     assert check_replay(archive.journal(folder.path)) > 0
 
 
+def stolen_once(share: float) -> Script:
+    """A guest whose hypervisor took so much of its CPUs in its first round, and nothing later."""
+    rounds = itertools.count()
+
+    def bend(message: dict[str, Any]) -> list[bytes]:
+        if message["type"] == "usage":
+            capacity_ns = message["cpus"] * (message["window_end_ns"] - message["window_start_ns"])
+            steal_ns = int(share * capacity_ns) if next(rounds) == 0 else 0
+            stat = {**message["stat"], "steal_ns": steal_ns, "idle_ns": message["stat"]["idle_ns"] - steal_ns}
+            message = {**message, "stat": stat, "steal_known": True}
+        return [json.dumps(message).encode()]
+
+    return Script(bend=bend)
+
+
 def test_stolen_time_ends_the_workload_and_not_the_others(tmp_path: Path) -> None:
     plan = with_impact(abort_if=AbortIf(steal_above=0.5))
-    ended, _ = run(plan, tmp_path)
-    assert not ended.notes or not any("stolen" in note for note in ended.notes)
+    ended, folder = run(plan, tmp_path, scripts={"good2": stolen_once(0.6)})
+    stopped = [note for note in ended.notes if "stolen" in note]
+    assert len(stopped) == 1
+    assert "by impact.abort_if.steal_above (50.0 %): guest good2 had 60.0 % of its CPU stolen" in stopped[0]
+    ended_one = plan.rounds[0].workload.name
+    rounds = {(one.workload, one.round_index) for one in archive.read(folder.path).measurements}
+    assert Counter(workload for workload, _ in rounds) == {
+        name: 1 if name == ended_one else 2 for name in ("randread", "second")
+    }
+
+
+def test_time_is_stolen_below_the_limit_or_in_no_known_amount(tmp_path: Path) -> None:
+    """A guest that is told of no steal time lost none that would end anything, whatever the limit."""
+    ended, folder = run(with_impact(abort_if=AbortIf(steal_above=0.5)), tmp_path, scripts={"good2": stolen_once(0.4)})
+    assert not [note for note in ended.notes if "stolen" in note]
+    assert len({one.round_index for one in archive.read(folder.path).measurements}) == 4
     (tmp_path / "strict").mkdir()
-    ended, folder = run(with_impact(abort_if=AbortIf(steal_above=-1.0)), tmp_path / "strict")
-    record = archive.read(folder.path)
-    if any(one.cpu is not None and one.cpu.steal_ns is not None for one in record.measurements):
-        assert sum("stolen" in note for note in ended.notes) == 2
-        assert len({one.round_index for one in record.measurements}) == 2
+    ended, folder = run(with_impact(abort_if=AbortIf(steal_above=0.0)), tmp_path / "strict")
+    measured = archive.read(folder.path).measurements
+    assert {one.cpu.steal_ns for one in measured if one.cpu is not None} == {None}
+    assert not [note for note in ended.notes if "stolen" in note]
 
 
 def test_outside_of_its_window_a_run_ends_and_can_be_resumed(tmp_path: Path) -> None:
