@@ -58,8 +58,9 @@ def test_the_floor_is_the_engines_own_share(agent: AgentProcess) -> None:
     """NOPs through the same loop: many of them, each far below a millisecond, with the set-up that took effect."""
     floor = agent.ask("floor", "floor")
     assert floor["ios"] > 1000
-    assert 0 < floor["ns_per_io"] <= 200_000_000 // floor["ios"]
     assert 0 < floor["p50_ns"] <= floor["p99_ns"] < 1_000_000
+    # CPU time: no more than passed, and one at a time half of them took the median or longer.
+    assert floor["p50_ns"] // 2 <= floor["ns_per_io"] <= 200_000_000 // floor["ios"]
     assert floor["setup"]["took"] in ("defer", "coop", "plain")
     assert floor["clock"]["cost_ns"] > 0
     assert agent.ask("floor", "floor", iodepth=16, setup="plain", runtime_ms=50)["iodepth"] == 16
@@ -156,7 +157,7 @@ def test_the_agent_takes_little_memory_besides_buffers(agent: AgentProcess, targ
     """While a job is ready, serving process and guard together hold at most 4 MB besides the job's buffers."""
     path = lay_out(agent, target)
     ready = agent.ask("run", "ready", **job(path))
-    held = max(rss_bytes(pid) for pid in agent.pids())
+    held = sum(rss_bytes(pid) for pid in agent.pids())
     agent.send("stop")
     agent.until("result")
     assert held - ready["setup"]["buffer_bytes"] <= AGENT_RSS_MAX_BYTES, f"{held} bytes"

@@ -138,12 +138,16 @@ def test_an_interrupt_stops_the_engine_and_removes_the_files(target: Path) -> No
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": ":".join(sys.path)}
     ) as process:
-        deadline = time.monotonic() + 30
-        while not list(target.glob("*/job.0")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(1.0)  # well into it
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        try:
+            deadline = time.monotonic() + 30
+            while not list(target.glob("*/job.0")):
+                assert time.monotonic() < deadline, "nothing was laid out"
+                time.sleep(0.05)
+            time.sleep(1.0)  # well into it
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+        finally:
+            process.kill()  # one that heard no interrupt; else it has ended
         assert process.returncode == 130
     assert list(target.iterdir()) == []
 
