@@ -1,14 +1,15 @@
 """Loopback guests: whatever serves them, they come up, work, and leave nothing."""
 
-# ruff: noqa: ASYNC110, ASYNC220, ASYNC240 - processes that are not ours can only be looked for
+# ruff: noqa: ASYNC110, ASYNC240 - processes that are not ours can only be looked for
 
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,17 +69,34 @@ async def test_no_sshd_outlives_a_controller_that_was_killed(tmp_path: Path) -> 
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    controller = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)
-    assert controller.stdout is not None
-    assert await asyncio.to_thread(controller.stdout.readline) == b"up\n"
-    while len(running(str(tmp_path))) < 4:  # itself, two servers, the program behind one
-        await asyncio.sleep(0.01)
-    controller.kill()
-    controller.wait()
+    with started(program, tmp_path) as controller:
+        await up(controller)
+        async with asyncio.timeout(20):
+            while len(running(str(tmp_path))) < 4:  # itself, two servers, the program behind one
+                await asyncio.sleep(0.01)
     assert await until_gone(str(tmp_path))
 
 
-async def test_an_interrupted_fleet_cleans_up(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def started(program: str, base: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller of these lines, which is killed at the end unless it has ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, base], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as controller:
+        try:
+            yield controller
+        finally:
+            controller.kill()
+
+
+async def up(controller: subprocess.Popen[bytes]) -> None:
+    """Wait until it says that its guests are up."""
+    assert controller.stdout is not None
+    assert await asyncio.to_thread(controller.stdout.readline) == b"up\n"
+
+
+@pytest.mark.parametrize("moment", ["coming up", "up"])
+async def test_an_interrupted_fleet_cleans_up(moment: str, tmp_path: Path) -> None:
     """Ctrl-C while guests come up or are up: no process, no directory."""
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom calyx_orch.commands.loopback import LoopbackFleet\n"
@@ -88,13 +106,15 @@ async def test_an_interrupted_fleet_cleans_up(tmp_path: Path) -> None:
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    controller = subprocess.Popen(
-        [sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    assert controller.stdout is not None
-    assert await asyncio.to_thread(controller.stdout.readline) == b"up\n"
-    os.kill(controller.pid, signal.SIGINT)
-    await asyncio.to_thread(controller.wait, 20)
+    with started(program, tmp_path) as controller:
+        if moment == "up":
+            await up(controller)
+        else:
+            async with asyncio.timeout(20):
+                while len(running(str(tmp_path))) < 2:  # itself, and the first that it started
+                    await asyncio.sleep(0.002)
+        controller.send_signal(signal.SIGINT)
+        await asyncio.to_thread(controller.wait, 20)
     assert not running(str(tmp_path))
     assert list(tmp_path.glob("calyx-orch-guests-*")) == []
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import shlex
 import shutil
 import subprocess
@@ -196,9 +195,9 @@ async def test_a_step_that_fails_is_named_with_what_the_guest_said(tmp_path: Pat
 
 
 async def test_a_sync_that_takes_long_has_a_time_of_its_own(tmp_path: Path) -> None:
-    """A-058: the kernel takes 10 s for each `syncfs`: a round waits no longer than `settle`, and is measured all the same."""
+    """A-058: the kernel takes 6 s for each `syncfs`: a round waits no longer than `settle`, and is measured all the same."""
     need("strace")
-    slow = "strace -f -qq -o /dev/null -e trace=syncfs -e inject=syncfs:delay_enter=10000000 /bin/sh -c"
+    slow = "strace -f -qq -o /dev/null -e trace=syncfs -e inject=syncfs:delay_enter=6000000 /bin/sh -c"
     async with guests_up(1, tmp_path) as fleet:
         await fleet.add("slow", extra=forced(slow))
         ended = await run(inventory_yaml(fleet, body=TINY.replace("settle: 0", "settle: 1s")), tmp_path)
@@ -331,19 +330,27 @@ async def test_thirty_guests_get_through_one_narrow_jump_host(fleet: LoopbackFle
 
 
 async def test_a_flood_is_read_in_bounded_memory(fleet: LoopbackFleet, pool: Pool) -> None:
-    """A-095: 100 MiB from each of four guests at once: what is kept is OUTPUT_BYTES_MAX each, and quickly enough."""
+    """A-095: 200 MiB from each of four guests at once: what is kept is OUTPUT_BYTES_MAX each, at 20 MiB/s or more from each."""
     guests = [fleet.guests[0], *[await fleet.add(f"more{n}") for n in range(3)]]
     ways = [await connect(fleet.connection(guest), pool=pool) for guest in guests]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    command = ("head", "-c", str(100 << 20), "/dev/zero")
+    before = peak_mib(anew=True)
+    command = ("head", "-c", str(200 << 20), "/dev/zero")
     began = asyncio.get_running_loop().time()
     done = await asyncio.gather(*(way.run(command, timeout_s=60) for way in ways))
     took = asyncio.get_running_loop().time() - began
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+    grown = peak_mib() - before
     assert [(each.status, len(each.stdout)) for each in done] == [(0, OUTPUT_BYTES_MAX)] * 4
     assert grown < 100, f"{grown} MiB"
-    assert took < 30
+    assert took < 200 / 20
     await asyncio.gather(*(way.close() for way in ways))
+
+
+def peak_mib(*, anew: bool = False) -> int:
+    """The most memory that this process held at once, since its beginning or since this was last asked `anew`."""
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) >> 10
 
 
 async def test_a_transfer_that_is_cut_is_not_taken_for_whole(
@@ -358,7 +365,7 @@ async def test_a_transfer_that_is_cut_is_not_taken_for_whole(
     await fleet.stop(guest)
     with pytest.raises(AgentError, match=f"the connection was lost while {path} was being written"):
         await put
-    assert await until_gone("calyx-put")
+    assert await until_gone(str(path))
     assert list(guest.home.iterdir()) == []
     short = subprocess.run(put_command(str(path), 10, 0o700), input=b"12345", capture_output=True)
     assert (short.returncode, short.stderr) == (1, b"only 5 of 10 bytes arrived\n")
@@ -376,15 +383,16 @@ async def test_a_server_that_is_deaf_to_signals_cannot_hold_us(tmp_path: Path, m
     monkeypatch.setattr("calyx_orch.transport.ssh.session.CLOSE_TIMEOUT_S", 0.3)
     async with LoopbackFleet(1, base=tmp_path, sshd="") as deaf, Pool() as pool:
         transport = await connect(deaf.connection(deaf.guests[0]), pool=pool)
-        stuck = await transport.open(("sleep", "47.0895"))
-        reader = await transport.open(("sh", "-c", "cat >/dev/null; : marker-47-0896"))
-        while not running("sleep\x0047.0895"):
+        sleeping = f"47.0895{os.getpid():07}"
+        stuck = await transport.open(("sleep", sleeping))
+        reader = await transport.open(("sh", "-c", f"cat >/dev/null; : marker-{sleeping}"))
+        while not running(f"sleep\x00{sleeping}"):
             await asyncio.sleep(0.01)
         async with asyncio.timeout(5):
             await stuck.close()
             await reader.close()
-        assert running("sleep\x0047.0895"), "this server did nothing"
-        assert await until_gone("marker-47-0896")
+        assert running(f"sleep\x00{sleeping}"), "this server did nothing"
+        assert await until_gone(f"marker-{sleeping}")
         assert (await transport.run(("true",), timeout_s=5)).status == 0
         await transport.close()
-    assert not running("sleep\x0047.0895")
+    assert not running(f"sleep\x00{sleeping}")

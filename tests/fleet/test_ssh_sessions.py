@@ -20,6 +20,7 @@ from fleet.conftest import running, sshd_lines, until_gone
 
 pytestmark = pytest.mark.fleet
 EVERY_BYTE = "".join(map(chr, range(1, 128))) + "é\udcff"
+MARK = f"47.{os.getpid():07}"  # so long programs sleep that are looked for, and those of no other session of tests
 
 
 async def test_arguments_of_any_bytes_arrive_unharmed(connection: Connection, pool: Pool) -> None:
@@ -54,8 +55,8 @@ async def test_a_connection_that_breaks_during_a_command_is_a_failure(
 ) -> None:
     """An empty output with no status is not mistaken for success (case A-088)."""
     transport = await connect(connection, pool=pool)
-    command = asyncio.create_task(transport.run(("sh", "-c", "echo started; exec sleep 47.088"), timeout_s=30))
-    while not running("sleep\x0047.088"):
+    command = asyncio.create_task(transport.run(("sh", "-c", f"echo started; exec sleep {MARK}88"), timeout_s=30))
+    while not running(f"sleep\x00{MARK}88"):
         await asyncio.sleep(0.01)
     await fleet.stop(guest)
     done = await command
@@ -130,7 +131,10 @@ async def test_a_flood_of_lines_makes_the_guest_wait(connection: Connection, poo
     transport = await connect(connection, pool=pool)
     channel = await transport.open(("sh", "-c", "seq 1 2000000"))
     assert await channel.receive() == b"1"
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(10):
+        while not channel._paused:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.3)  # for what comes all the same
     held = channel._lines.held_bytes  # type: ignore[attr-defined]
     assert held < 6 * 1024 * 1024, "16 MB were sent"
     last, count = b"", 1
@@ -146,31 +150,33 @@ async def test_a_program_that_ignores_the_end_of_stdin_cannot_hold_us(
     """Closing a channel ends within a bounded time, whatever the program does (case A-089)."""
     monkeypatch.setattr("calyx_orch.transport.ssh.session.CLOSE_TIMEOUT_S", 0.2)
     transport = await connect(connection, pool=pool)
-    channel = await transport.open(("sh", "-c", "trap '' TERM; exec sleep 47.089"))
+    channel = await transport.open(("sh", "-c", f"trap '' TERM; echo up; exec sleep {MARK}89"))
+    assert await channel.receive() == b"up"
     async with asyncio.timeout(5):
         await channel.close()
     await transport.close()
-    for pid in running("sleep\x0047.089"):
+    for pid in running(f"sleep\x00{MARK}89"):
         os.kill(pid, signal.SIGKILL)
 
 
 async def test_a_reader_of_stdin_ends_with_the_connection(connection: Connection, pool: Pool) -> None:
     """A program that reads its stdin, as the agent does, is gone after the connection was cut without a goodbye (A-090)."""
     transport = await connect(connection, pool=pool)
-    channel = await transport.open(("sh", "-c", "echo up; cat >/dev/null; : marker-47-090"))
+    channel = await transport.open(("sh", "-c", f"echo up; cat >/dev/null; : marker-{MARK}"))
     assert await channel.receive() == b"up"
-    assert running("marker-47-090")
+    assert running(f"marker-{MARK}")
     transport._connection.abort()  # type: ignore[attr-defined]
     assert await channel.receive() is None
     assert channel.exit_status is None
-    assert await until_gone("marker-47-090")
+    assert await until_gone(f"marker-{MARK}")
 
 
 async def test_a_dead_connection_is_noticed(
     guest: LoopbackGuest, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guest that is paused answers no keep-alive: its channel ends within KEEPALIVE_S * (KEEPALIVE_COUNT + 1) (case A-087)."""
-    monkeypatch.setattr("calyx_orch.transport.ssh.settings.KEEPALIVE_S", 0.2)
+    keepalive_s = 0.5
+    monkeypatch.setattr("calyx_orch.transport.ssh.settings.KEEPALIVE_S", keepalive_s)
     async with Pool() as pool:
         transport = await connect(connection, pool=pool)
         channel = await transport.open(("cat",))
@@ -185,7 +191,7 @@ async def test_a_dead_connection_is_noticed(
             async with asyncio.timeout(5):
                 assert await channel.receive() is None
             assert channel.exit_status is None
-            assert asyncio.get_running_loop().time() - began < 0.2 * 3 + 0.15
+            assert asyncio.get_running_loop().time() - began < keepalive_s * 3.75
         finally:
             for pid in sessions:
                 os.kill(pid, signal.SIGCONT)
@@ -241,14 +247,14 @@ def test_a_port_of_the_fleet_is_free_again(tmp_path: Path) -> None:
     async def run() -> tuple[str, int, str]:
         async with LoopbackFleet(2, base=tmp_path) as fleet, Pool() as pool:
             transport = await connect(fleet.connection(fleet.guests[0]), pool=pool)
-            await transport.open(("sh", "-c", "trap '' TERM; setsid sleep 47.001 & sleep 47.002"))
-            while len(running("sleep\x0047.00")) < 2:
+            await transport.open(("sh", "-c", f"trap '' TERM; setsid sleep {MARK}01 & sleep {MARK}02"))
+            while len(running(f"sleep\x00{MARK}0")) < 2:
                 await asyncio.sleep(0.01)
             return fleet.guests[0].address, fleet.guests[0].port, str(fleet.directory)
 
     address, port, directory = asyncio.run(run())
     assert not running(directory)
-    assert not running("sleep\x0047.00")
+    assert not running(f"sleep\x00{MARK}0")
     assert list(tmp_path.glob("calyx-orch-guests-*")) == []
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
