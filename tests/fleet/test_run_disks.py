@@ -78,10 +78,10 @@ async def test_the_paper_preset_runs_on_ext4_and_xfs(tmp_path: Path) -> None:
     _check_paper(ended, ways=("read", "write"), depths=(8, 16, 32, 64))
 
 
-async def test_two_depths_of_the_paper_run_on_ext4_and_xfs(tmp_path: Path) -> None:
-    """The everyday part of the paper's plan: sequential reads at QD 8 and 32 on both file systems."""
-    ended = await _run_on_ext4_and_xfs(PAPER % ", iodepth: [8, 32]", tmp_path, "--workload", "seqread-1m*")
-    _check_paper(ended, ways=("read",), depths=(8, 32))
+async def test_one_depth_of_the_paper_runs_on_ext4_and_xfs(tmp_path: Path) -> None:
+    """The everyday part of the paper's plan: sequential reads at QD 32 on both file systems."""
+    ended = await _run_on_ext4_and_xfs(PAPER % ", iodepth: 32", tmp_path, "--workload", "seqread-1m*")
+    _check_paper(ended, ways=("read",), depths=(32,))
 
 
 async def _run_on_ext4_and_xfs(body: str, base: Path, *options: str, within_s: float = 100.0) -> Ended:

@@ -17,7 +17,7 @@ from fleet.whole_runs import guests_up, nothing_left, start_run
 pytestmark = [pytest.mark.fleet]
 
 MIB = 1 << 20
-BLOCKS = ROUNDS.replace("[fio-io_uring]", "none").replace("repetitions: 1", "repetitions: 3")
+BLOCKS = ROUNDS.replace("[fio-io_uring]", "none").replace("repetitions: 1", "repetitions: 2")
 
 
 @pytest.mark.root
