@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from measured import measurement
@@ -32,7 +33,7 @@ def doubts(one: Inventory, *, read_mib_s: float = 0.0, write_mib_s: float = 0.0)
     round_ = plan.rounds[0]
     found = measurement(one.guests[0], round_, 1000.0)
     assert found.read is not None
-    parts = {
+    parts: dict[str, Any] = {
         name: replace(found.read, bytes=round(rate * MIB * found.window_ns / 1e9))
         for name, rate in (("read", read_mib_s), ("write", write_mib_s))
     }

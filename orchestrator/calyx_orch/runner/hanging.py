@@ -16,10 +16,11 @@ def of_beat(beat: Mapping[str, Any]) -> str:
     oldest = named[0] if isinstance(named, list) and named else None
     if type(count) is not int or count < 1 or not isinstance(oldest, Mapping):
         return ""
-    op, offset, age_ns, job = (oldest.get(key) for key in ("op", "offset", "age_ns", "job"))
-    if op not in OPERATIONS or not all(type(number) is int and number >= 0 for number in (offset, age_ns, job)):
+    op: Any = oldest.get("op")
+    numbers: list[Any] = [oldest.get(key) for key in ("offset", "age_ns", "job")]
+    if op not in OPERATIONS or not all(type(number) is int and number >= 0 for number in numbers):
         return ""
-    return said(count, op, offset, age_ns, job)
+    return said(count, op, *numbers)
 
 
 def said(count: int, op: str, offset: int, age_ns: int, job: int) -> str:
