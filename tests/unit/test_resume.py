@@ -37,7 +37,7 @@ from calyx_orch.model import (
 from calyx_orch.report import facts
 from calyx_orch.report.live import Silent
 from calyx_orch.runner import resume
-from calyx_orch.store import archive
+from calyx_orch.store import archive, durable
 from calyx_orch.transport import Pool
 from calyx_orch.transport.simulated import Script, Simulation
 
@@ -150,7 +150,7 @@ def test_a_run_killed_at_any_write_is_resumed_to_what_an_undisturbed_one_measure
     """A copy of the folder before each write is what a controller killed there leaves; torn writes included."""
     plan = plan_for("good1", "good2", repetitions=1, baselines=Baselines(("fio-io_uring",)))
     copies: list[Path] = []
-    whole_append, whole_write = archive._append, archive._write
+    whole_append, whole_write = durable.append, durable.write
 
     def copy(torn: Callable[[Path], None] | None = None) -> None:
         if (folder_path / "run.json").exists():
@@ -172,8 +172,8 @@ def test_a_run_killed_at_any_write_is_resumed_to_what_an_undisturbed_one_measure
 
     folder_path = tmp_path / "whole"
     with monkeypatch.context() as patch:
-        patch.setattr(archive, "_append", append)
-        patch.setattr(archive, "_write", write)
+        patch.setattr(durable, "append", append)
+        patch.setattr(durable, "write", write)
         play(archive.RunFolder.create(tmp_path, plan, path=folder_path), plan)
     expected = cells(folder_path)
     assert len(expected) == 16

@@ -19,16 +19,14 @@ Folders are 0700 and files 0600. Names made from guests' or workloads' names are
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import datetime
-import fcntl
 import json
 import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -40,7 +38,7 @@ from calyx_orch.analysis import vm_hosts
 from calyx_orch.documents.spread import spread
 from calyx_orch.errors import FolderError, FormatError, UsageError
 from calyx_orch.model import Answers, Found, GuestOutcome, Measurement, Plan, Resumed, Round, RunRecord
-from calyx_orch.store import digests
+from calyx_orch.store import digests, durable
 
 UNFIT_MAX = 4000  # characters of a journal entry that is no strict JSON
 
@@ -77,11 +75,15 @@ class RunFolder:
         self.run_id = run_id
         self.started_at = started_at
         self.resumed = resumed
-        self._journal = _open_private(path / "journal.jsonl", os.O_APPEND)
-        if not _lock(self._journal):
+        self._journal = durable.open_private(path / "journal.jsonl", os.O_APPEND)
+        if not durable.lock(self._journal):
             os.close(self._journal)
             raise UsageError(f"the run in {path} is still going on: {_controller(path)} is at work on it")
-        self._measurements = _open_private(path / "measurements.jsonl", os.O_APPEND)
+        try:
+            self._measurements = durable.open_private(path / "measurements.jsonl", os.O_APPEND)
+        except OSError:
+            os.close(self._journal)
+            raise
         self._kept: dict[str, str] = {}  # document -> digest of what this controller wrote
         self._unflushed: list[Path] = []  # answers that were written and may not have reached the disk
 
@@ -128,9 +130,9 @@ class RunFolder:
         except OSError as error:
             raise UsageError(f"cannot write in the run folder {path}: {error.strerror}") from error
         try:
-            with _writing(path):
+            with durable.writing(path):
                 for name, is_whole in (("journal.jsonl", _is_entry), ("measurements.jsonl", _is_measurement)):
-                    _cut_torn_lines(path / name, is_whole)
+                    durable.cut_torn_lines(path / name, is_whole)
                 for torn in path.glob("*.tmp"):
                     torn.unlink()
             entries = journal(path)
@@ -149,15 +151,15 @@ class RunFolder:
         stay = [line for line in lines if json.loads(line)["round_index"] in kept]
         go = [line for line in lines if json.loads(line)["round_index"] not in kept]
         raw = [one for one in (self.path / "raw").iterdir() if _index_of(one) not in kept]
-        with _writing(aside):
+        with durable.writing(aside):
             if go or raw:
                 (aside / "raw").mkdir(mode=0o700, parents=True, exist_ok=True)
                 aside.chmod(0o700)
             if go:
-                _write(aside / "measurements.jsonl", b"".join(go).decode())
-                _write(self.path / "measurements.jsonl", b"".join(stay).decode())
+                durable.write(aside / "measurements.jsonl", b"".join(go).decode())
+                durable.write(self.path / "measurements.jsonl", b"".join(stay).decode())
                 os.close(self._measurements)
-                self._measurements = _open_private(self.path / "measurements.jsonl", os.O_APPEND)
+                self._measurements = durable.open_private(self.path / "measurements.jsonl", os.O_APPEND)
             for one in raw:
                 one.replace(aside / "raw" / one.name)
         self.finish(status="running", outcomes=(), notes=())
@@ -170,8 +172,8 @@ class RunFolder:
             line = json.dumps(
                 {"at_ns": at_ns, "event": event, "details": repr(details)[:UNFIT_MAX], "unfit": str(error)}
             )
-        with _writing(self.path / "journal.jsonl"):
-            _append(self._journal, line + "\n", sync=sync)
+        with durable.writing(self.path / "journal.jsonl"):
+            durable.append(self._journal, line + "\n", sync=sync)
 
     def keep_plan(self, plan: Plan) -> None:
         """Write the plan anew, with what was decided on the way: set-ups, buffers, rounds of searches."""
@@ -187,18 +189,18 @@ class RunFolder:
 
     def _keep(self, name: str, text: str) -> None:
         """Write a document, its digest in the journal before and after, so that a resume knows whether it was changed since."""
-        sha256 = digests.digest(_bytes(text))
+        sha256 = digests.digest(durable.encoded(text))
         if self._kept.get(name) == sha256:
             return  # it is there
         self.note(digests.KEEPING, time.monotonic_ns(), sync=True, file=name, sha256=sha256)
-        _write(self.path / name, text)
+        durable.write(self.path / name, text)
         self.note(digests.KEPT, time.monotonic_ns(), file=name, sha256=sha256)
         self._kept[name] = sha256
 
     def keep_answers(self, round_: Round, guest: str, answers: Answers) -> None:
         """Write one guest's raw answers to one round."""
         folder = self.path / "raw" / quote(round_.name, safe="") / _safe(guest)
-        with _writing(folder):
+        with durable.writing(folder):
             for each in (folder.parent, folder):  # `parents=True` would make the outer one open to others
                 each.mkdir(mode=0o700, exist_ok=True)
         head = {
@@ -213,10 +215,10 @@ class RunFolder:
 
     def _keep_raw(self, path: Path, text: str) -> None:
         """Write a file in place: until its round is done nothing reads it, and `flush` makes it last."""
-        with _writing(path):
-            descriptor = _open_private(path, os.O_TRUNC)
+        with durable.writing(path):
+            descriptor = durable.open_private(path, os.O_TRUNC)
             try:
-                _append(descriptor, text, sync=False)
+                durable.append(descriptor, text, sync=False)
             finally:
                 os.close(descriptor)
         self._unflushed.append(path)
@@ -224,19 +226,19 @@ class RunFolder:
     def flush(self) -> None:
         """Make all that was written so far last, in the order in which it is relied on. May run in a thread of its own."""
         waiting, self._unflushed = self._unflushed, []
-        with _writing(self.path):
+        with durable.writing(self.path):
             for path in waiting:
-                _sync(path)
+                durable.sync(path)
             for folder in dict.fromkeys(path.parent for path in waiting):
-                _sync(folder)
+                durable.sync(folder)
             for descriptor in (self._measurements, self._journal):
                 os.fsync(descriptor)
 
     def keep_measurements(self, measurements: Iterable[Measurement]) -> None:
         """Append a round's measurements."""
         lines = b"".join(_MEASUREMENT.dump_json(measurement) + b"\n" for measurement in measurements)
-        with _writing(self.path / "measurements.jsonl"):
-            _append(self._measurements, lines.decode(), sync=False)
+        with durable.writing(self.path / "measurements.jsonl"):
+            durable.append(self._measurements, lines.decode(), sync=False)
 
     def finish(self, *, status: str, outcomes: tuple[GuestOutcome, ...], notes: tuple[str, ...]) -> None:
         """Write how the run stands: `running`, `finished`, `interrupted` or `failed`."""
@@ -249,7 +251,7 @@ class RunFolder:
             "resumed": [dataclasses.asdict(one) for one in self.resumed],
             "controller": f"process {os.getpid()} on {platform.node()}",
         }
-        _write(self.path / "run.json", json.dumps(head, indent=1))
+        durable.write(self.path / "run.json", json.dumps(head, indent=1))
 
     def close(self) -> None:
         """Let go of the files."""
@@ -297,14 +299,9 @@ def is_going_on(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+        return not durable.lock(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 def journal(path: Path) -> tuple[Entry, ...]:
@@ -329,28 +326,9 @@ def _is_measurement(line: bytes) -> bool:
     return True
 
 
-def _cut_torn_lines(path: Path, is_whole: Callable[[bytes], bool]) -> None:
-    """Cut off the end of a file of lines from where on nothing is whole: after a crash it may be torn, or hold zeros."""
-    lines = path.read_bytes().splitlines(keepends=True)
-    while lines and not (lines[-1].endswith(b"\n") and is_whole(lines[-1])):
-        lines.pop()
-    os.truncate(path, sum(map(len, lines)))
-
-
 def _index_of(raw: Path) -> int:
     number = raw.name.partition("-")[0]
     return int(number) if number.isdigit() else -1
-
-
-def _lock(descriptor: int) -> bool:
-    """Hold the journal for this controller; the kernel lets go of it however the controller ends. False: another holds it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # a file system without locks
-    return True
 
 
 def _controller(path: Path) -> str:
@@ -406,54 +384,3 @@ def _safe(name: str) -> str:
     """A file name for any text: percent-encoded, and never `.` or `..`."""
     encoded = quote(name, safe=" @+,=")
     return encoded.replace(".", "%2E") if set(encoded) == {"."} else encoded
-
-
-def _open_private(path: Path, flags: int) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="backslashreplace")
-
-
-def _append(descriptor: int, text: str, *, sync: bool) -> None:
-    data = _bytes(text)
-    while data:
-        data = data[os.write(descriptor, data) :]
-    if sync:
-        os.fsync(descriptor)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    with _writing(path):
-        try:
-            descriptor = _open_private(temporary, os.O_TRUNC)
-            try:
-                _append(descriptor, text, sync=True)
-            finally:
-                os.close(descriptor)
-            temporary.replace(path)
-            _sync(path.parent)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-def _sync(path: Path) -> None:
-    """Make what a file holds last, or a new name in a folder."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn what the disk says into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise FolderError(f"cannot write {path}: {error.strerror or error}") from error
