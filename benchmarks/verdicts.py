@@ -2,13 +2,16 @@
 """Are the verdicts right? Comparisons and nightly incidents on simulated fleets whose truth is known.
 
     benchmarks/verdicts.py              4000 runs a scenario: a few minutes
-    benchmarks/verdicts.py --quick      under a minute, with wider intervals
+    benchmarks/verdicts.py --quick      under a minute, with wider intervals: a band that one lies across is left open
     benchmarks/verdicts.py --check      exit 1 where a goal is missed; the last line is the figure furthest from its goal
 
 The functions are those of `calyx-orch compare` and `calyx-orch history`; only the figures are made up: the logarithm of a rate is a
 drift that all guests of a round share (first order, 0.5 from slot to slot), plus noise of the round, plus noise of guest and round.
 Noise is normal, skewed (gamma), or normal with one round in twenty 26 % slower. Engines are played A B B A, vm_hosts in the same
 rounds, runs apart. No disk is touched.
+
+A band (coverage of 93 to 97 %, power of 75 to 85 %) is kept when the whole interval of the simulated share lies in it, as in an equivalence
+test: chance alone must not keep it. With 4000 runs the interval is ± 0.3 %; with those of --quick ± 1.2 %, which proves less than it asks.
 """
 
 from __future__ import annotations
@@ -131,15 +134,24 @@ def main() -> int:
     given = options.parse_args()
     noise = Noise(given.seed)
     count = RUNS_QUICK if given.quick else RUNS
-    figures = [figure for name, compare in COMPARISONS for figure in verdict_figures(name, compare, noise, count)]
+    figures = [
+        figure
+        for name, compare in COMPARISONS
+        for figure in verdict_figures(name, compare, noise, count, decides=not given.quick)
+    ]
     figures += history_figures(noise, SERIES_QUICK if given.quick else SERIES)
     figures += fleet_figures(noise, FLEETS_QUICK if given.quick else FLEETS)
     present.print_figures(figures)
     return present.finish(figures, given, document(figures, given))
 
 
-def verdict_figures(name: str, compare: Comparison, noise: Noise, count: int) -> Iterable[Figure]:
-    """False differences, coverage and power of one comparison: in each scenario, and over all of them, which is what is judged."""
+def verdict_figures(
+    name: str, compare: Comparison, noise: Noise, count: int, *, decides: bool = True
+) -> Iterable[Figure]:
+    """False differences, coverage and power of one comparison: in each scenario, and over all of them, which is what is judged.
+
+    `decides` False: a share whose interval lies across a bound of its band is open, else it is missed.
+    """
     told: list[tuple[int, int, int]] = []
     for scenario in SCENARIOS:
         same = [compare(noise, scenario, 0.0) for _ in range(count)]
@@ -156,10 +168,11 @@ def verdict_figures(name: str, compare: Comparison, noise: Noise, count: int) ->
     different, covered, seen = (sum(one[at] for one in told) for at in range(3))
     cell = f"{name}: all"
     yield Figure(cell, "A/A called different", share(different, whole), at_most(0.05, significant=True))
-    yield Figure(cell, "coverage, at least", share(covered, whole), at_least(0.93))
-    yield Figure(cell, "coverage, at most", share(covered, whole), at_most(0.97))
-    yield Figure(cell, "power, at least", share(seen, whole), at_least(0.75))
-    yield Figure(cell, "power, at most", share(seen, whole), at_most(0.85))
+    coverage, power = (share(hits, whole, decides=decides) for hits in (covered, seen))
+    yield Figure(cell, "coverage, at least", coverage, at_least(0.93))
+    yield Figure(cell, "coverage, at most", coverage, at_most(0.97))
+    yield Figure(cell, "power, at least", power, at_least(0.75))
+    yield Figure(cell, "power, at most", power, at_most(0.85))
 
 
 def history_figures(noise: Noise, count: int) -> Iterable[Figure]:
@@ -222,12 +235,12 @@ def incidents(logs: Floats) -> tuple[regression.Incident, ...]:
     return regression.incidents({"one": np.exp(logs).tolist()}, "higher")
 
 
-def share(hits: int, count: int) -> Estimate:
-    """A share with Wilson's 95 % interval (1927)."""
+def share(hits: int, count: int, *, decides: bool = True) -> Estimate:
+    """A share with Wilson's 95 % interval (1927); `decides` False: too few tries to say on which side of a bound it lies."""
     p = hits / count
     centre = (p + Z * Z / (2 * count)) / (1 + Z * Z / count)
     reach = Z * math.sqrt(p * (1 - p) / count + Z * Z / (4 * count * count)) / (1 + Z * Z / count)
-    return Estimate(p, centre - reach, centre + reach, count)
+    return Estimate(p, centre - reach, centre + reach, count if decides else 1)
 
 
 def rate(hits: int, count: int) -> Estimate:

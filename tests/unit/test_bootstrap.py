@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,9 @@ def test_there_is_no_interval_where_none_could_cover() -> None:
     assert cv_interval([[1.0] * 99]) is None  # too few
     assert cv_interval([[0.0] * 600]) is None  # no mean
     assert cv_interval([[float(at) for at in range(600)]]) is None  # a trend
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cv_interval([[0.0] * 99 + [1.0]]) is None  # a third of the resamples hold no I/O at all: 0 / 0
 
 
 def test_figures_that_never_vary_have_an_interval_of_no_width() -> None:

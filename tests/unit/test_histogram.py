@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,18 +13,14 @@ from hypothesis import strategies as st
 from measured import histogram_of
 
 from calyx_orch.analysis.histogram import (
-    QUANTILES,
     _needed,
     coarsen,
-    distribution,
-    fraction_below,
     has_enough,
     mean_ns,
     merge,
     percentile,
     percentile_or_none,
     percentiles,
-    quantile_table,
 )
 from calyx_orch.engines.buckets import (
     BUCKETS,
@@ -42,6 +37,25 @@ from calyx_orch.model import Histogram
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LATENCIES = st.integers(0, 2**36)
+QUANTILES = (
+    1.0,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    40.0,
+    50.0,
+    60.0,
+    70.0,
+    80.0,
+    90.0,
+    95.0,
+    99.0,
+    99.5,
+    99.9,
+    99.95,
+    99.99,
+)  # fio's
 
 
 def nearest_rank(samples: list[int], percent: float) -> int:
@@ -156,10 +170,9 @@ def test_the_count_that_a_percentile_needs_is_that_of_a_long_double(samples: int
     assert needed == 1 or np.longdouble(needed - 1) < wanted
 
 
-def test_no_samples_have_no_percentile_no_mean_and_no_fraction() -> None:
+def test_no_samples_have_no_percentile_and_no_mean() -> None:
     assert percentiles(Histogram(), (50.0, 99.0)) == (None, None)
-    assert mean_ns(Histogram()) is fraction_below(Histogram(), 5) is None
-    assert quantile_table(Histogram()) == distribution(Histogram()) == ()
+    assert mean_ns(Histogram()) is None
     assert merge([]) == Histogram()
 
 
@@ -171,18 +184,7 @@ def test_a_percentile_with_fewer_than_ten_samples_beyond_is_blank(percent: float
     assert percentile_or_none(Histogram(((100, enough),)), percent) == 100
 
 
-def test_the_fraction_below_grows_within_a_bucket() -> None:
-    histogram = Histogram(((index_of(1024), 10), (index_of(2048), 10)), grid=128)
-    assert fraction_below(histogram, 1024) == 0.0
-    assert fraction_below(histogram, 1028) == pytest.approx(0.25)
-    assert fraction_below(histogram, 2048) == 0.5
-    assert fraction_below(histogram, 10**9) == 1.0
-
-
 @given(st.lists(LATENCIES, min_size=1, max_size=50))
-def test_the_distribution_rises_to_one_and_its_mean_is_exact(samples: list[int]) -> None:
+def test_the_mean_of_a_histogram_is_exact(samples: list[int]) -> None:
     histogram = histogram_of(samples)
-    fractions = [fraction for _, fraction in distribution(histogram)]
-    assert fractions == sorted(fractions)
-    assert math.isclose(fractions[-1], 1.0)
     assert mean_ns(histogram) == float(Fraction(sum(samples), len(samples)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calyx_orch.analysis import regression
+from calyx_orch.analysis import history, regression
+from calyx_orch.analysis import nights as of_nights
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "statistics"
 
@@ -118,6 +120,34 @@ def test_nothing_is_said_of_few_nights_or_of_figures_that_are_none(values: Seque
     assert not regression.suspects({"x": values}, "higher")
 
 
+def test_a_night_on_which_nothing_was_done_is_the_worst_and_silences_nobody() -> None:
+    """0 has no logarithm; a storage that hung all night is a suspect, and an incident when it stays so."""
+    steady = rates(nights(50, seed=11))
+    hung = [*steady, 0.0]
+    assert list(regression.suspects({"x": hung}, "higher")) == ["x"]
+    assert regression.confirms(hung, 0.0)
+    assert not regression.confirms(hung, steady[0])
+    (found,) = regression.incidents({"x": [*steady, *[0.0] * 8]}, "higher")
+    assert found.worse
+    assert found.change < -0.9
+    dropped = [*steady[:20], 0.0, *steady[20:40], *[0.8 * value for value in steady[40:]]]
+    assert [one.opened for one in regression.incidents({"x": dropped}, "higher")] != []
+
+
+def test_a_series_that_is_measured_no_more_is_no_suspect() -> None:
+    """The last night of a guest that was bad when it went away is not last night; another fleet's last night is its own."""
+    steady = rates(nights(40, seed=12))
+
+    def told(name: str, runs: Sequence[str], last: float) -> list[history.Night]:
+        values = [*steady[: len(runs) - 1], last * steady[len(runs) - 1]]
+        return [history.Night(run, run, name, "io", "k", value) for run, value in zip(runs, values, strict=True)]
+
+    ours, theirs = [f"a{day:02d}" for day in range(40)], [f"b{day:02d}" for day in range(30)]
+    series = [*told("here", ours, 0.7), *told("gone", ours[:30], 0.7), *told("elsewhere", theirs, 0.7)]
+    found = history.history("iops", sorted(series, key=lambda night: (night.run_id[1:], night.run_id)))
+    assert set(found.suspects) == {"here io", "elsewhere io"}
+
+
 def test_constant_nights_are_no_step_and_a_change_of_them_is() -> None:
     assert not regression.incidents({"x": [5.0] * 60}, "higher")
     assert len(regression.incidents({"x": [5.0] * 50 + [4.0] * 10}, "higher")) == 1
@@ -138,3 +168,17 @@ def test_false_incidents_are_rare_also_when_nights_are_alike(rho: float) -> None
         len(regression.incidents({"x": rates(nights(100, rho=rho, seed=seed))}, "higher")) for seed in range(60)
     )
     assert found <= 0.003 * 60 * 100
+
+
+@pytest.mark.parametrize(("before", "rank"), [(10, 8), (15, 14), (20, 20)])
+def test_the_interval_of_a_change_has_the_ranks_of_the_published_table(
+    before: int, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mann and Whitney's critical values for 5 nights against so many, two-sided at 5 %; widened for a likeness of a half."""
+    monkeypatch.setattr(regression, "step", lambda values: None)
+    logs = np.random.default_rng(before).normal(size=before + 5)
+    apart = np.sort((logs[before:, None] - logs[None, :before]).ravel())
+    middle = float(np.median(apart))
+    low, high = (middle + math.sqrt(3) * (apart[at] - middle) for at in (rank, -1 - rank))
+    told = of_nights.interval(np.exp(logs).tolist(), before)
+    assert told == pytest.approx((math.expm1(middle), math.expm1(low), math.expm1(high)))

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import accumulate
 
-from calyx_orch.engines.buckets import fio_value_ns, lower_ns, to_fio_grid, upper_ns
+from calyx_orch.engines.buckets import fio_value_ns, to_fio_grid
 from calyx_orch.model import Histogram
 
 SAMPLES_BEYOND = 10  # a percentile with fewer samples above it is not shown
-QUANTILES = (1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99)
 _MANTISSA_BITS = 64  # of the long double in which fio computes
 
 
@@ -97,44 +96,9 @@ def has_enough(samples: int, percent: float) -> bool:
     return round(samples * (100.0 - percent) / 100.0, 6) >= SAMPLES_BEYOND
 
 
-def quantile_table(histogram: Histogram) -> tuple[tuple[float, int], ...]:
-    """(percent, ns) at fio's usual percentiles; empty without samples."""
-    values = percentiles(histogram, QUANTILES)
-    return tuple((percent, value) for percent, value in zip(QUANTILES, values, strict=True) if value is not None)
-
-
-def distribution(histogram: Histogram) -> tuple[tuple[int, float], ...]:
-    """The cumulative distribution: (upper edge of each bucket in ns, fraction of the samples below it), for figures."""
-    total = histogram.count
-    running = accumulate(count for _, count in histogram.buckets)
-    return tuple(
-        (_upper_ns(index, histogram.grid), done / total)
-        for (index, _), done in zip(histogram.buckets, running, strict=True)
-    )
-
-
-def fraction_below(histogram: Histogram, limit_ns: int) -> float | None:
-    """The share of samples below a latency, interpolated within its bucket; None without samples."""
-    total = histogram.count
-    if total == 0:
-        return None
-    below = 0.0
-    for index, count in histogram.buckets:
-        low, high = lower_ns(index), _upper_ns(index, histogram.grid)
-        if high <= limit_ns:
-            below += count
-        elif low < limit_ns:
-            below += count * (limit_ns - low) / (high - low)
-    return below / total
-
-
 def mean_ns(histogram: Histogram) -> float | None:
     """The exact mean latency in ns; None without samples."""
     return histogram.sum_ns / histogram.count if histogram.count else None
-
-
-def _upper_ns(index: int, grid: int) -> int:
-    return upper_ns(index) if grid == 128 or index < 128 else upper_ns(index + 1)
 
 
 def _needed(samples: int, percent: float) -> int:

@@ -51,7 +51,10 @@ class Track:
 
 @dataclass(frozen=True)
 class History:
-    """All series of one metric, with incidents in order of opening, and the suspects of the last night among the others."""
+    """All series of one metric, with incidents in order of opening, and the suspects of the last night among the others.
+
+    A series that was not measured in the last night of those it was measured with, as that of a guest that is gone, is no suspect.
+    """
 
     metric: str
     tracks: tuple[Track, ...]
@@ -79,14 +82,26 @@ def tracks_of(nights: Iterable[Night]) -> tuple[Track, ...]:
 
 
 def history(metric: str, nights: Iterable[Night]) -> History:
-    """Find incidents and suspects of every series together."""
+    """Find incidents and suspects of every series together; nights in order."""
+    nights = list(nights)
     tracks = tracks_of(nights)
     series = {track.key: track.values for track in tracks}
     better = BETTER[metric]
     incidents = regression.incidents(series, better)
     known = {one.series for one in incidents if one.recovered is None}
-    fresh = {name: values for name, values in series.items() if name not in known}
+    fresh = {name: series[name] for name in _measured_last(nights, tracks) if name not in known}
     return History(metric, tracks, incidents, regression.suspects(fresh, better))
+
+
+def _measured_last(nights: Iterable[Night], tracks: Sequence[Track]) -> Iterable[str]:
+    """The series that were measured in the last run of all with which they ever shared one."""
+    order = {run_id: at for at, run_id in enumerate(dict.fromkeys(night.run_id for night in nights))}
+    last = {track.key: order[track.points[-1].run_id] for track in tracks}
+    latest: dict[str, int] = {}  # of each run the last one of any series that it measured
+    for track in tracks:
+        for point in track.points:
+            latest[point.run_id] = max(latest.get(point.run_id, 0), last[track.key])
+    return (track.key for track in tracks if last[track.key] == max(latest[point.run_id] for point in track.points))
 
 
 def _track(name: str, what: str, nights: Sequence[Night]) -> Track:

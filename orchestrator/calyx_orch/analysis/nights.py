@@ -161,6 +161,7 @@ def interval(values: Sequence[float], since: int) -> tuple[float, float, float] 
     Hodges and Lehmann's shift of the logarithms with the interval of the rank test (Lehmann 1975), widened by the likeness of
     neighbouring nights (the variance of a mean grows by (1 + rho) / (1 - rho)).
     """
+    values = regression.floored(values)
     before = np.log(np.asarray(values[max(0, since - regression.WINDOW) : since], dtype=np.float64))
     after = np.log(np.asarray(values[since:], dtype=np.float64))
     n, m = len(before), len(after)
@@ -168,7 +169,7 @@ def interval(values: Sequence[float], since: int) -> tuple[float, float, float] 
         return None
     differences = np.sort((after[:, None] - before[None, :]).ravel())
     z = float(stats.norm.isf(LEVEL / 2))
-    rank = math.floor(n * m / 2 - z * math.sqrt(n * m * (n + m + 1) / 12))
+    rank = math.floor(n * m / 2 - 0.5 - z * math.sqrt(n * m * (n + m + 1) / 12))
     middle = float(np.median(differences))
     low, high = float(differences[max(0, rank)]), float(differences[min(n * m - 1, n * m - 1 - rank)])
     found = regression.step(values[:since]) if since >= regression.NIGHTS_MIN else None
@@ -179,6 +180,7 @@ def interval(values: Sequence[float], since: int) -> tuple[float, float, float] 
 
 def prediction(values: Sequence[float]) -> tuple[float, float, float] | None:
     """The change of the last night against the nights before, with the 95 % interval of what one night can tell (Student)."""
+    values = regression.floored(values)
     window = np.log(np.asarray(values[-(regression.WINDOW + 1) : -1], dtype=np.float64))
     n = len(window)
     if n < 5:

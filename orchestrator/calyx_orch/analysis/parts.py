@@ -1,8 +1,8 @@
 """Where the variance comes from: between vm_hosts, between the guests on them, between the rounds of a guest; and how fair a place is.
 
 A nested analysis of variance, also of unequal numbers: sums of squares that add up to the whole, and from their expected values the
-variance that each level adds by itself. A level that cannot be told (one vm_host, one guest on each, one round) has none; what it would
-have explained is then in the level below the next.
+variance that each level adds by itself. A level that cannot be told has none: of one round each, the rounds' part is in that of the guests;
+of one guest on each vm_host, the guests' part is in that of the vm_hosts; of one vm_host nothing is known.
 
 Sources: Searle, Linear Models (1971), for unequal numbers; Sokal and Rohlf, Biometry, box 10.1, for the known answer of the tests; Jain,
 Chiu and Hawe (1984) for the index of fairness.

@@ -42,6 +42,7 @@ DRAWS = 20_000
 DRAWS_TRUSTED = 20  # fewer draws beyond than that: the tail is taken from the normal curve of the draws
 MAD_TO_SIGMA = 1.4826
 SUSPECT_P_MAX = 0.05
+ZERO = 1e-3  # of the least night above it: what a night counts as on which nothing was done, so that it has a logarithm
 
 Direction = Literal["higher", "lower"]
 
@@ -96,6 +97,12 @@ def step(values: Sequence[float]) -> Step | None:
     return Step(change, p, rho, len(series))
 
 
+def floored(values: Sequence[float]) -> list[float]:
+    """The nights with those of exactly 0 raised to ZERO of the least above it: the worst night there is must not silence its series."""
+    least = min((value for value in values if value > 0), default=0.0)
+    return [ZERO * least if value == 0 else value for value in values]
+
+
 def shift(recent: Floats, window: Floats) -> float:
     """The median of all differences (Hodges and Lehmann 1963), of logarithms when those are given."""
     return float(np.median(recent[:, None] - window[None, :]))
@@ -144,8 +151,9 @@ def confirms(values: Sequence[float], rerun: float) -> bool:
     The suspect night and its rerun together are held against the window (an exact rank test), and the rerun must lie nearer to
     the suspect night than to the middle of the window, so that what is borderline and real is not cleared.
     """
-    window = np.log(np.asarray(values[-(WINDOW + 1) : -1], dtype=np.float64))
-    pair = np.log(np.array([values[-1], rerun]))
+    nights = floored([*values, rerun])
+    window = np.log(np.asarray(nights[-(WINDOW + 2) : -2], dtype=np.float64))
+    pair = np.log(np.asarray(nights[-2:], dtype=np.float64))
     middle = float(np.median(window))
     is_nearer = abs(pair[1] - middle) > abs(pair[0] - middle) / 2 and (pair[1] - middle) * (pair[0] - middle) > 0
     p = float(stats.mannwhitneyu(pair, window, method="exact").pvalue)
@@ -160,7 +168,7 @@ class _Track:
 
     def __init__(self, name: str, values: Sequence[float]) -> None:
         self.name = name
-        self.values = values
+        self.values = floored(values)
         self.incidents: list[Incident] = []
         self._fit: list[int] = []
         self._before = 0.0
@@ -202,6 +210,7 @@ class _Track:
 
 def _suspect(values: Sequence[float]) -> Suspect | None:
     """The last night against a prediction from the nights before it (Student, wild nights cut)."""
+    values = floored(values)
     if len(values) <= NIGHTS_MIN or min(values) <= 0:
         return None
     window = np.log(np.asarray(values[-(WINDOW + 1) : -1], dtype=np.float64))
@@ -231,7 +240,7 @@ def _has_recovered(values: Sequence[float], before: float, change: float) -> boo
     """Whether the last RECENT nights are nearer to the level before than to the new one."""
     now = math.log(_level(values[-RECENT:]) / before)
     whole = math.log1p(change)
-    return now / whole < RECOVERED
+    return whole == 0 or now / whole < RECOVERED
 
 
 def _level(values: Sequence[float]) -> float:

@@ -5,19 +5,19 @@ is a ratio and twice as much weighs as half as much. Where units of the two side
 both saw (drift, a busy pool) cancels out. The interval is Student's: resampling six units covers less than the 95 % asked for. Units
 that follow each other are alike (drift), so unpaired sides are widened by the autocorrelation that they show themselves.
 
-Sources: Welch (1947) for unequal variances; Kendall (1954) for the bias of a short autocorrelation; Holm (1979);
-Benjamini and Hochberg (1995).
+Sources: Welch (1947) for unequal variances; Kendall (1954) for the bias of a short autocorrelation, Moran (1948) for its variance;
+Holm (1979); Benjamini and Hochberg (1995); Fisher (1935) for what few units can show at all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special, stats
 
 Floats = npt.NDArray[np.float64]
 
@@ -26,6 +26,7 @@ LEVEL = 0.95
 POWER = 0.80
 RHO_MAX = 0.8  # an autocorrelation beyond is not told from a trend
 PLACES = 1e-12  # a spread below this share of 1 is rounding, not noise
+LIKELY = 16  # equally likely estimates of an autocorrelation, over which the detectable change is averaged
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,19 @@ def unpaired(first: Sequence[float | None], second: Sequence[float | None], *, u
     if few:
         return Effect(math.exp(difference), None, None, None, None, fewest, False, few)
     rho = autocorrelation(sides)
-    parts = [float(side.var(ddof=1)) / len(side) * inflation(rho, len(side)) for side in sides]
+    bare = [float(side.var(ddof=1)) / len(side) for side in sides]
+    parts = [part * inflation(rho, len(side)) for part, side in zip(bare, sides, strict=True)]
     whole = math.fsum(parts)
     freedom = (
         whole**2 / math.fsum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
         if whole
         else fewest - 1
     )
-    return _effect(difference, math.sqrt(whole), freedom, fewest, False)
+    told = [
+        math.fsum(part * inflation(likely, len(side)) for part, side in zip(bare, sides, strict=True)) / (whole or 1.0)
+        for likely in likely_estimates(rho, [len(side) for side in sides])
+    ]
+    return _effect(difference, math.sqrt(whole), freedom, fewest, False, told)
 
 
 def autocorrelation(series: Sequence[Floats]) -> float:
@@ -92,11 +98,36 @@ def autocorrelation(series: Sequence[Floats]) -> float:
     return min(max((n * raw + 1) / (n - 3), 0.0), RHO_MAX)
 
 
+def likely_estimates(rho: float, sizes: Sequence[int]) -> Floats:
+    """LIKELY equally likely results of `autocorrelation` for series of these lengths whose true one is `rho`.
+
+    A serial correlation of white noise has the variance (n - 2)^2 / (n^2 (n - 1)) (Moran 1948), with likeness 1 - rho^2 of that, and over
+    several series less by their number; freeing it of its bias widens it by n / (n - 3). The estimate is cut to 0 .. RHO_MAX.
+    """
+    n = math.fsum(sizes) / len(sizes)
+    if n <= 3:
+        return np.full(LIKELY, rho)
+    spread = (n - 2) / (n - 3) * math.sqrt((1 - rho * rho) / (math.fsum(sizes) - len(sizes)))
+    middles = (np.arange(LIKELY) + 0.5) / LIKELY
+    return np.clip(rho + spread * np.asarray(stats.norm.ppf(middles)), 0.0, RHO_MAX)
+
+
 def inflation(rho: float, n: int) -> float:
     """By how much the variance of the mean of `n` units exceeds s^2 / n when neighbours correlate by `rho` (a first-order process)."""
     lags = np.arange(1, n)
     spread = 1.0 + 2.0 * float(((1.0 - lags / n) * rho**lags).sum())
     return spread / ((n - spread) / (n - 1))
+
+
+def units_without_shape(rows: int, *, is_paired: bool) -> int:
+    """How many units a side a test that knows no shape of the noise needs to find any difference, corrected over so many rows (Holm).
+
+    It can at best see all pairs on one side, with p = 2 / 2^n (Fisher 1935), or all units of one side above the other's, 2 / C(2n, n).
+    """
+    n = UNITS_MIN
+    while (2.0 / 2**n if is_paired else 2.0 / math.comb(2 * n, n)) > (1 - LEVEL) / rows:
+        n += 1
+    return n
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -120,8 +151,13 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
 # --- how ------------------------------------------------------------------------------------------------------------
 
 
-def _effect(log_ratio: float, error: float, freedom: float, units: int, is_paired: bool) -> Effect:
-    """Student's interval, test and detectable change around a log ratio with its standard error."""
+def _effect(
+    log_ratio: float, error: float, freedom: float, units: int, is_paired: bool, told: Sequence[float] = (1.0,)
+) -> Effect:
+    """Student's interval, test and detectable change around a log ratio with its standard error.
+
+    `told` are equally likely ratios of the variance that such sides would tell to the true one, besides what their spread does by chance.
+    """
     if error <= PLACES:  # every unit said the same
         same = abs(log_ratio) <= PLACES
         return Effect(
@@ -133,31 +169,37 @@ def _effect(log_ratio: float, error: float, freedom: float, units: int, is_paire
         low=math.exp(log_ratio - reach * error),
         high=math.exp(log_ratio + reach * error),
         p=float(2 * stats.t.sf(abs(log_ratio) / error, freedom)),
-        detectable=math.expm1(_noncentrality(freedom) * error / _shortfall(units - 1)),
+        detectable=math.expm1(_detectable_errors(freedom, np.asarray(told)) * error),
         units=units,
         paired=is_paired,
     )
 
 
-def _noncentrality(freedom: float) -> float:
-    """How many standard errors an effect must measure to be seen with POWER at LEVEL: solved from the noncentral t."""
-    reach = float(stats.t.ppf(0.5 + LEVEL / 2, freedom))
-    low, high = 0.0, 4.0 * reach
-    while high - low > 1e-6:
+def _detectable_errors(freedom: float, told: Floats) -> float:
+    """The detectable change in standard errors as they are told: seen with POWER at LEVEL, by the noncentral t.
+
+    A told error is itself an estimate: of few units it falls short of the true one in more than half of all tries (the median of chi), and
+    where neighbours seem alike by chance it exceeds it by the root of `told`. Such a try asks for more than it should, which costs power.
+    So the power is that over all of these, and the change is measured in the told error of the try in the middle.
+    """
+    reach = float(stats.t.ppf(0.5 + LEVEL / 2, freedom)) * np.sqrt(told)
+    true_errors = _solved(
+        lambda errors: float(special.nctdtr(freedom, errors, reach).mean()), 1 - POWER, 4 * reach.max()
+    )
+    middle = _solved(lambda share: -float(special.chdtr(freedom, freedom * share / told).mean()), -0.5, 4 * told.max())
+    return true_errors / math.sqrt(middle)
+
+
+def _solved(falling: Callable[[float], float], value: float, most: float) -> float:
+    """Where in 0 .. `most` a falling function reaches a value."""
+    low, high = 0.0, most
+    while high - low > 1e-6 * most:
         middle = (low + high) / 2
-        if stats.nct.sf(reach, freedom, middle) < POWER:
+        if falling(middle) > value:
             low = middle
         else:
             high = middle
     return high
-
-
-def _shortfall(freedom: float) -> float:
-    """By how much a spread of few units falls short of the true one, in the middle of all tries (the median of chi).
-
-    Of unpaired sides the smaller one's freedom is taken: their likeness to their neighbours is an estimate as well.
-    """
-    return math.sqrt(float(stats.chi2.ppf(0.5, freedom)) / freedom)
 
 
 def _is_positive(value: float | None) -> bool:
