@@ -74,6 +74,17 @@ def test_a_vm_host_that_is_a_tenth_slower_is_worse_and_by_how_much(record: RunRe
     assert one.effect.low < 0.9 < (one.effect.high or 0)
 
 
+def test_a_verdict_of_few_units_among_many_rows_says_what_it_rests_on(record: RunRecord) -> None:
+    found = compare.compare(sides.by_fact(scaled(record, 0.9, vm_host="hv2"), "vm_host"), fact="vm_host")
+    together = sum(one.p_adjusted is not None for one in found.rows)
+    needed = significance.units_without_shape(together, is_paired=True)
+    assert needed > 6
+    (note,) = (note for note in found.notes if "Student" in note)
+    assert note.startswith(f"{together} rows are corrected together: better and worse of fewer than {needed} pairs")
+    equal = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
+    assert not any("Student" in note for note in equal.notes)
+
+
 def test_equal_vm_hosts_are_not_told_apart(record: RunRecord) -> None:
     found = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
     assert {row(found, "throughput", engine=engine).verdict for engine in ("calyx", "fio-io_uring")} == {
@@ -130,6 +141,67 @@ def test_latencies_at_one_offered_rate_get_a_verdict(record: RunRecord) -> None:
     plan = replace(record.plan, rounds=tuple(replace(r, workload=opened(r.workload)) for r in record.plan.rounds))
     found = compare.compare(sides.by_fact(replace(record, plan=plan), "vm_host"), fact="vm_host")
     assert row(found, "P99", engine="calyx").verdict != "at different load"
+
+
+def at_rate(record: RunRecord, rate_iops: int | None, arrival: str = "poisson") -> RunRecord:
+    """Its workloads offered another rate."""
+    rounds = tuple(
+        replace(r, workload=replace(r.workload, arrival=arrival, rate_iops=rate_iops)) for r in record.plan.rounds
+    )
+    return replace(record, plan=replace(record.plan, rounds=rounds))
+
+
+def test_runs_that_were_offered_different_rates_are_at_different_load(record: RunRecord) -> None:
+    """A share of the capacity is another rate each night: no figure says who is better, and the rates are told."""
+    nights = [sides.of_run("before", at_rate(record, 1000)), sides.of_run("after", at_rate(scaled(record, 0.9), 900))]
+    found = compare.compare(nights)
+    assert {one.verdict for one in found.rows} == {"at different load"}
+    assert row(found, "throughput", engine="calyx").note == "each job was offered 900 IOPS, in before 1000 IOPS"
+    told = [one for one in found.differences if "rate_iops" in one.what]
+    assert told[0].sentence == "workload randread-4k, rate_iops: before 1000, after 900"
+    assert not any(one.forbids for one in told)
+
+
+def test_runs_that_were_offered_the_same_rate_are_at_equal_load(record: RunRecord) -> None:
+    nights = [sides.of_run("before", at_rate(record, 1000)), sides.of_run("after", at_rate(record, 1000))]
+    found = compare.compare(nights)
+    assert row(found, "P99", engine="calyx").verdict == "no difference found"
+    assert not found.differences
+
+
+def test_a_bound_on_one_side_alone_is_another_load(record: RunRecord) -> None:
+    nights = [sides.of_run("free", record), sides.of_run("held", at_rate(record, 50, arrival="closed"))]
+    note = row(compare.compare(nights), "throughput", engine="calyx").note
+    assert note == "each job was offered 50 IOPS, in free all that it takes"
+
+
+def with_waiting(record: RunRecord, *engines: str) -> RunRecord:
+    """Each I/O of these engines waited until its latency from when it was due is five octaves above that from its beginning."""
+
+    def of(m: Measurement) -> Measurement:
+        ways = {
+            name: replace(
+                way, latency_intended=replace(way.latency, buckets=tuple((i + 640, n) for i, n in way.latency.buckets))
+            )
+            for name in ("read", "write")
+            if (way := getattr(m, name)) is not None and m.engine in engines
+        }
+        return replace(m, **ways)
+
+    return replace(record, measurements=tuple(of(m) for m in record.measurements))
+
+
+def test_latencies_of_an_open_loop_count_from_when_ios_were_due_where_both_sides_know_it(record: RunRecord) -> None:
+    opened = at_rate(record, 1000)
+    plain = row(compare.compare(sides.by_fact(opened, "vm_host"), fact="vm_host"), "P99", engine="calyx")
+    waited = with_waiting(opened, "calyx")
+    due = row(compare.compare(sides.by_fact(waited, "vm_host"), fact="vm_host"), "P99", engine="calyx")
+    assert (plain.labels, due.labels) == (("open loop",), ("open loop", "from when due"))
+    assert due.value == pytest.approx(32 * (plain.value or 0.0))
+    mixed = row(compare.compare(sides.by_fact(waited, "engine"), fact="engine"), "P99")
+    assert mixed.labels == ("open loop",)
+    closed = with_waiting(record, "calyx")
+    assert row(compare.compare(sides.by_fact(closed, "vm_host"), fact="vm_host"), "P99", engine="calyx").labels == ()
 
 
 def test_two_runs_have_no_pairs_and_the_slower_night_is_worse(record: RunRecord) -> None:
@@ -206,6 +278,41 @@ def test_guests_that_differ_are_named(record: RunRecord) -> None:
     ]
     assert not any(one.forbids for one in found)
     assert [side.name for side in sides.by_fact(told, "kernel")] == ["6.1.0-31-amd64", "6.12.0"]
+
+
+def test_a_row_bears_the_doubts_of_both_sides(record: RunRecord) -> None:
+    starved = replace(
+        record,
+        measurements=tuple(
+            replace(m, setup={**m.setup, "direct": False}) if (m.guest, m.engine) == ("hv1-vm01", "calyx") else m
+            for m in record.measurements
+        ),
+    )
+    found = compare.compare(sides.by_fact(starved, "vm_host"), fact="vm_host")
+    assert "direct" in row(found, "throughput", engine="calyx").doubt_names
+    assert "direct" not in row(found, "throughput", engine="fio-io_uring").doubt_names
+    plain = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
+    assert row(plain, "throughput", engine="calyx").doubt_names == ("short",)
+
+
+def test_sides_that_differ_in_what_is_too_much_to_show_differ() -> None:
+    """Each side has four kernels, and the last of them is another one: it is what is shown first."""
+    wide = run_record(8, per_host=4, blocks=3, runtime_s=4.0, loads=(LoadMode.TOGETHER,))
+    facts = {name: dict(told) for name, told in wide.facts.items()}
+    for host, last in (("hv1", "6.4"), ("hv2", "6.5")):
+        for number, kernel in enumerate(("6.1", "6.2", "6.3", last), start=1):
+            facts[f"{host}-vm0{number}"]["kernel"] = kernel
+    found = list(differences(sides.by_fact(replace(wide, facts=facts), "vm_host"), "vm_host"))
+    assert [one.sentence for one in found] == ["kernel: hv1 6.4 / 6.1 / 6.2 and 1 more, hv2 6.5 / 6.1 / 6.2 and 1 more"]
+
+
+def test_some_pages_of_memory_are_no_difference_and_a_gigabyte_is(record: RunRecord) -> None:
+    facts = {name: dict(told) for name, told in record.facts.items()}
+    facts["hv2-vm01"]["memory_bytes"] += 12_288
+    assert list(differences(sides.by_fact(replace(record, facts=facts), "vm_host"), "vm_host")) == []
+    facts["hv2-vm01"]["memory_bytes"] += 1 << 30
+    (found,) = differences(sides.by_fact(replace(record, facts=facts), "vm_host"), "vm_host")
+    assert found.sentence == "memory: hv1 8 GiB, hv2 8 GiB / 9 GiB"
 
 
 def test_a_fact_that_all_share_names_others_to_compare_by(record: RunRecord) -> None:

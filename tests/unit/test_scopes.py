@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from calyx_orch.analysis.histogram import merge
+from calyx_orch.analysis import compare, sides
+from calyx_orch.analysis.histogram import merge, percentile_or_none
 from calyx_orch.analysis.scopes import scope_rows, series_key
+from calyx_orch.analysis.summary import summarise
 from calyx_orch.model import LoadMode, RunRecord
 from report_records import run_record
 
@@ -70,3 +72,102 @@ def test_a_vm_host_has_the_merged_buckets_of_its_guests_and_the_mean_of_their_ra
     assert host.throughput_bytes_per_s == pytest.approx(sum(row.throughput_bytes_per_s or 0 for row in guests) / 2)
     assert (host.guests, host.units) == (2, 4)
     assert [row.units for row in guests] == [2, 2]
+
+
+def opened(record: RunRecord) -> RunRecord:
+    """Its workloads as open loops."""
+    rounds = tuple(
+        replace(r, workload=replace(r.workload, arrival="constant", rate_iops=900)) for r in record.plan.rounds
+    )
+    return replace(record, plan=replace(record.plan, rounds=rounds))
+
+
+def test_the_latencies_of_an_open_loop_count_from_when_its_ios_were_due(record: RunRecord) -> None:
+    """An I/O that waited for a place in the queue has waited."""
+    waited = tuple(
+        replace(m, read=replace(m.read, latency_intended=replace(m.read.latency, buckets=((2000, 5000),))))
+        if m.engine == "calyx" and m.read is not None
+        else m
+        for m in record.measurements
+    )
+    rows = {
+        (row.name, row.engine): row
+        for row in scope_rows(replace(opened(record), measurements=waited))
+        if row.workload == "randread-4k" and row.scope == "vm_host"
+    }
+    assert {index for index, _ in rows["hv1", "calyx"].latency.buckets} == {2000}
+    assert rows["hv1", "calyx"].p99_ns == percentile_or_none(rows["hv1", "calyx"].latency, 99.0)
+    assert len(rows["hv1", "fio-io_uring"].latency.buckets) > 10
+
+
+class Work:
+    """Counts how often a name of a guest, or an entry of its set-up, is looked at."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def name(self, text: str) -> str:
+        work = self
+
+        class Name(str):
+            __slots__ = ()
+
+            def __hash__(self) -> int:
+                work.looks += 1
+                return str.__hash__(self)
+
+            def __eq__(self, other: object) -> bool:
+                work.looks += 1
+                return str.__eq__(self, other)
+
+        return Name(text)
+
+    def setup(self, of: Any) -> Any:
+        work = self
+
+        class Setup(dict[str, Any]):
+            def get(self, key: str, default: Any = None) -> Any:
+                work.looks += 1
+                return dict.get(self, key, default)
+
+        return Setup(of)
+
+    def on(self, record: RunRecord) -> RunRecord:
+        """The record with its guests' names and set-ups counted."""
+        names = {guest.name: self.name(guest.name) for guest in record.plan.inventory.guests}
+        inventory = replace(
+            record.plan.inventory,
+            guests=tuple(replace(guest, name=names[guest.name]) for guest in record.plan.inventory.guests),
+        )
+        rounds = tuple(replace(r, guests=tuple(names[name] for name in r.guests)) for r in record.plan.rounds)
+        measured = tuple(
+            replace(m, guest=names[m.guest], setup=self.setup(m.setup), status="ok")
+            for m in record.measurements
+            if m.status == "ok"
+        )
+        facts = {names[name]: told for name, told in record.facts.items()}
+        plan = replace(record.plan, inventory=inventory, rounds=rounds)
+        self.looks = 0
+        return replace(record, plan=plan, measurements=measured, facts=facts)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        scope_rows,
+        summarise,
+        lambda record: compare.compare(sides.by_fact(record, "guest"), fact="guest"),
+        lambda record: compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host"),
+    ],
+    ids=["index", "summary", "compare by guest", "compare by vm_host"],
+)
+def test_the_work_grows_as_the_fleet_does_and_not_as_its_square(look: Any) -> None:
+    """Four times the guests are four times the looks at them: with a fleet of thousands a square is minutes."""
+    looks = []
+    for guests in (16, 64):
+        work = Work()
+        counted = work.on(run_record(guests, per_host=4, blocks=1, runtime_s=0.5))
+        look(counted)
+        looks.append(work.looks)
+    assert looks[0] > 100
+    assert looks[1] < 4.6 * looks[0]

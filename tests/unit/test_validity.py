@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from measured import WORKLOAD, guest, measurement, round_
 
-from calyx_orch.analysis import below, doubt, validity
-from calyx_orch.analysis.validity import RULES, Context, Doubt, doubts, union
-from calyx_orch.model import CpuUse, Direction, Histogram, LostTime, Rw, Series
+from calyx_orch.analysis import below, doubt, timing, validity
+from calyx_orch.analysis.validity import RULES, Context, Doubt, doubts, peers_of, union
+from calyx_orch.model import CpuUse, Direction, Histogram, Limits, LostTime, Rw, Series
 from calyx_orch.report import sharing
 
 VM = guest("vm1")
@@ -22,12 +22,12 @@ SECOND = 1_000_000_000
 
 
 def context(**changes: Any) -> Context:
-    return replace(Context(GOOD, ROUND, peers=(GOOD,), overlap=1.0, path="/data"), **changes)
+    return replace(Context(GOOD, ROUND, peers=peers_of([GOOD]), overlap=1.0, path="/data"), **changes)
 
 
 def of(**changes: Any) -> Context:
     found = replace(GOOD, **changes)
-    return context(measurement=found, peers=(found,))
+    return context(measurement=found, peers=peers_of([found]))
 
 
 def test_a_good_measurement_has_no_doubt() -> None:
@@ -73,7 +73,7 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
     one = replace(ROUND, engine=engine, workload=replace(WORKLOAD, rw=Rw.RANDWRITE, **changes))
     found = replace(GOOD, engine=engine)
     facts = {"paths": [{"path": "/data", "fs_type": fs_type, "mount_options": options}]}
-    return context(round=one, measurement=found, peers=(found,), facts=facts)
+    return context(round=one, measurement=found, peers=peers_of([found]), facts=facts)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,13 @@ def written(fs_type: str, options: str, engine: str = "fio-libaio", **changes: A
         ("steal", "steal 5 %", of(cpu=STOLEN)),
         ("unwritten", "unwritten extents", context(prepared={"files": [{"unwritten": 4096, "holes": None}]})),
         ("ram", "target in RAM", context(facts={"paths": [{"path": "/data", "is_ram": True}]})),
+        ("implausible", "implausible", context(limits=Limits(max_read_bytes_per_s=4_000_000))),
         ("buffers", "buffers not registered", of(setup={"fixed_buffers": False})),
         ("direct", "not direct", of(setup={"direct": False})),
         ("rate", "rate limited", context(round=replace(ROUND, rate_limited=True))),
         ("errors", "I/O errors", of(sync=Direction(0, 0, Histogram(), errors=2))),
         ("unfinished", "unfinished I/O", of(counts={"unfinished": 3})),
-        ("set-ups", "set-ups differ", context(peers=(GOOD, OTHER))),
+        ("set-ups", "set-ups differ", context(peers=peers_of([GOOD, OTHER]))),
         ("missing", "1 guest missing", context(round=replace(ROUND, guests=("vm1", "vm2")))),
         ("rebooted", "rebooted", of(doubts=("rebooted",))),
         ("cpu", "CPU saturated", of(cpu=BUSY)),
@@ -144,7 +145,7 @@ def test_a_rule_strikes_alone_with_its_label_and_a_way_out(name: str, label: str
         of(cpu=None),
         of(setup={}),
         of(read=Direction(1000, 0, Histogram(((5, 1000),)))),
-        context(peers=(GOOD, replace(OTHER, status="failed")), round=ROUND),
+        context(peers=peers_of([GOOD, replace(OTHER, status="failed")]), round=ROUND),
         context(facts=truth(cold_read_ns=89_999, hot_read_ns=30_000)),
         context(facts=truth(cold_read_ns=90_000, hot_read_ns=0)),
         context(facts={"truth": "nonsense"}),
@@ -253,7 +254,7 @@ def test_fio_writing_onto_what_compresses_is_doubtful(fs_type: str, options: str
 def test_every_rule_is_called_the_same_in_every_table() -> None:
     """The label of a rule without its figure; of two labels of one rule, either."""
     labels: dict[str, set[str]] = {}
-    for module in (validity, below):
+    for module in (validity, below, timing):
         for node in ast.walk(ast.parse(inspect.getsource(module))):
             if (
                 isinstance(node, ast.Call)

@@ -15,6 +15,7 @@ from calyx_orch.analysis.window import (
     Window,
     amounts_in,
     clip_series,
+    clipped,
     common_window,
     elapsed,
     own_window,
@@ -93,6 +94,28 @@ def test_what_lies_before_and_after_an_instant_adds_up_to_the_whole(cut_s: float
     before, after = (amounts_in(one, part) for part in (Window(own.start_ns, cut_ns), Window(cut_ns, own.end_ns)))
     assert before[0] + after[0] == pytest.approx(one.total_ios)
     assert before[1] + after[1] == pytest.approx(one.total_bytes)
+
+
+@given(
+    st.lists(st.integers(0, 1000), max_size=12),
+    st.integers(1, 9),
+    st.integers(0, 120),
+    st.integers(-20, 130),
+    st.integers(-20, 130),
+)
+def test_what_is_clipped_is_the_sum_over_all_intervals_of_their_parts_inside(
+    values: list[int], interval_ns: int, length_ns: int, begin_ns: int, end_ns: int
+) -> None:
+    """Interval by interval, as the definition says; the last of them may be shorter."""
+    own, common = Window(1000, 1000 + length_ns), Window(1000 + begin_ns, 1000 + end_ns)
+    whole = 0.0
+    for number, value in enumerate(values):
+        start = own.start_ns + number * interval_ns
+        is_last = number == len(values) - 1
+        end = min(start + interval_ns, own.end_ns) if is_last else start + interval_ns
+        inside = min(end, common.end_ns) - max(start, common.start_ns)
+        whole += value * min(inside / max(end - start, 1), 1.0) if inside > 0 else 0.0
+    assert clipped([float(value) for value in values], interval_ns, own, common) == pytest.approx(whole)
 
 
 def test_the_totals_are_exact_when_the_common_window_is_the_guests_own() -> None:

@@ -1,6 +1,7 @@
 """What differs between the sides of a comparison besides what is meant to: each difference named, and whether it forbids a verdict.
 
-A workload of one name that is not the same I/O on both sides forbids it: such figures have nothing to do with each other. All else
+A workload of one name that is not the same I/O on both sides forbids it: such figures have nothing to do with each other. The same I/O at
+another rate is another load: it is told, and `compare` gives such rows no verdict, so that the others keep theirs. All else
 is told: a fact of a guest, its target's file system, the set-up that took effect, the versions of the tools.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calyx_orch.analysis.sides import UNKNOWN, Side, values_of
-from calyx_orch.model import RunRecord, Workload
+from calyx_orch.model import Guest, RunRecord, Workload
 
 FACTS = {
     "kernel": "kernel",
@@ -25,6 +26,7 @@ FACTS = {
     "arch": "architecture",
     "fio.version": "fio",
     "agent": "agent",
+    "files": "files",
 }
 PATH_FACTS = {
     "fs_type": "file system",
@@ -35,8 +37,11 @@ PATH_FACTS = {
     "queue_depth": "queue depth",
     "rotational": "rotational",
 }
-NOT_THE_IO = frozenset({"name", "seed", "find", "guests_at"})  # fields of a workload that leave its I/O what it is
+NOT_THE_IO = frozenset(
+    {"name", "seed", "find", "guests_at", "load_share"}
+)  # fields of a workload that leave its I/O what it is
 CHOSEN = frozenset({"setup", "refill", "buffers"})  # these are told as the set-up that took effect
+RATES = frozenset({"rate_iops", "rate_bytes_per_s"})  # what is offered, of a workload
 NOT_THE_SETUP = frozenset({"requested", "why", "seed", "data_seed", "poller_cpus", "command"})  # of what took effect
 VALUES_MAX = 3
 
@@ -60,18 +65,22 @@ def differences(sides: Sequence[Side], fact: str = "") -> Iterable[Difference]:
     yield from _workloads(sides)
     if fact == "engine":
         return
+    records = {id(side.record): side.record for side in sides}  # each is looked through once, however many sides it has
+    guests = {at: {guest.name: guest for guest in record.plan.inventory.guests} for at, record in records.items()}
+    setups = {at: _setups(record) for at, record in records.items()}
     for name, title in FACTS.items():
         if name != fact:
-            yield from _told(title, [(side.name, _guests_say(side, name)) for side in sides])
+            yield from _told(title, [(side.name, _guests_say(side, guests[id(side.record)], name)) for side in sides])
     for name, title in PATH_FACTS.items():
         if name != fact:
             yield from _told(title, [(side.name, _targets_say(side, name)) for side in sides])
-    for engine in dict.fromkeys(m.engine for side in sides for m in side.record.measurements):
-        said = [(side.name, _setups_say(side, engine)) for side in sides]
+    for engine in dict.fromkeys(engine for of in setups.values() for engine in of):
+        said = [(side.name, _setups_say(side, setups[id(side.record)].get(engine, {}))) for side in sides]
         yield from _told(f"set-up of {engine}", [one for one in said if one[1]])
     if not fact:
-        yield from _told("guests", [(side.name, _names(side.guests)) for side in sides])
-        yield from _told("load", [(side.name, ", ".join(side.record.plan.inventory.load)) for side in sides])
+        yield from _told("guests", [(side.name, frozenset(side.guests)) for side in sides])
+        loads = [(side.name, ", ".join(side.record.plan.inventory.load)) for side in sides]
+        yield from _told("load", [(name, frozenset({load})) for name, load in loads])
 
 
 def _workloads(sides: Sequence[Side]) -> Iterable[Difference]:
@@ -81,7 +90,7 @@ def _workloads(sides: Sequence[Side]) -> Iterable[Difference]:
             if name in first:
                 for field, (mine, theirs) in _other_fields(first[name], workload):
                     said = ((sides[0].name, str(mine)), (side.name, str(theirs)))
-                    yield Difference(f"workload {name}, {field}", said, forbids=True)
+                    yield Difference(f"workload {name}, {field}", said, forbids=field not in RATES)
 
 
 def _definitions(record: RunRecord) -> Mapping[str, Workload]:
@@ -96,20 +105,27 @@ def _other_fields(mine: Workload, theirs: Workload) -> Iterable[tuple[str, tuple
             yield field.name, values
 
 
-def _told(what: str, said: Sequence[tuple[str, str]]) -> Iterable[Difference]:
-    if len({value for _, value in said if value != UNKNOWN}) > 1:
-        yield Difference(what, tuple(said))
+def _told(what: str, said: Sequence[tuple[str, frozenset[str]]]) -> Iterable[Difference]:
+    """A difference where those sides that know anything do not say the same; all that they say counts, also what is too much to show."""
+    if len({values for _, values in said if values - {UNKNOWN}}) > 1:
+        shared = frozenset.intersection(*(values for _, values in said))
+        yield Difference(what, tuple((side, _several(values, shared)) for side, values in said))
 
 
-def _guests_say(side: Side, fact: str) -> str:
-    guests = {guest.name: guest for guest in side.record.plan.inventory.guests}
-    return _several(
-        value for name in side.guests for value in values_of(guests[name], side.record.facts.get(name, {}), fact)
+def _guests_say(side: Side, guests: Mapping[str, Guest], fact: str) -> frozenset[str]:
+    show = _memory if fact == "memory_bytes" else str
+    return frozenset(
+        show(value) for name in side.guests for value in values_of(guests[name], side.record.facts.get(name, {}), fact)
     )
 
 
-def _targets_say(side: Side, fact: str) -> str:
-    return _several(
+def _memory(said: str) -> str:
+    """In three digits: what the kernel keeps for itself differs by some pages from boot to boot."""
+    return f"{int(said) / (1 << 30):.3g} GiB" if said.isdecimal() else said
+
+
+def _targets_say(side: Side, fact: str) -> frozenset[str]:
+    return frozenset(
         UNKNOWN if entry.get(fact) is None else str(entry[fact])
         for name in side.guests
         for entry in side.record.facts.get(name, {}).get("paths") or ()
@@ -117,23 +133,24 @@ def _targets_say(side: Side, fact: str) -> str:
     )
 
 
-def _setups_say(side: Side, engine: str) -> str:
-    return _several(
-        " ".join(
-            f"{name}={value}" for name, value in m.setup.items() if name not in NOT_THE_SETUP and value is not None
-        )
-        for m in side.record.measurements
-        if m.guest in side.guests and m.engine == engine and m.setup
-    )
+def _setups(record: RunRecord) -> dict[str, dict[str, set[str]]]:
+    """The set-ups that took effect, by engine and guest."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for m in record.measurements:
+        if m.setup:
+            said = (
+                f"{name}={value}" for name, value in m.setup.items() if name not in NOT_THE_SETUP and value is not None
+            )
+            found.setdefault(m.engine, {}).setdefault(m.guest, set()).add(" ".join(said))
+    return found
 
 
-def _several(values: Iterable[str]) -> str:
-    """All that a side says, the most frequent kinds only."""
-    found = sorted(set(values))
-    return " / ".join(found[:VALUES_MAX]) + (f" and {len(found) - VALUES_MAX} more" if len(found) > VALUES_MAX else "")
+def _setups_say(side: Side, setups: Mapping[str, set[str]]) -> frozenset[str]:
+    return frozenset(said for guest in side.guests for said in setups.get(guest, ()))
 
 
-def _names(guests: Sequence[str]) -> str:
-    return ", ".join(guests[:VALUES_MAX]) + (
-        f" and {len(guests) - VALUES_MAX} more" if len(guests) > VALUES_MAX else ""
-    )
+def _several(values: frozenset[str], shared: frozenset[str]) -> str:
+    """What a side says, in the order of its values; of too many those first that not all sides say."""
+    shown = sorted(values) if len(values) <= VALUES_MAX else sorted(values, key=lambda value: (value in shared, value))
+    more = len(values) - VALUES_MAX
+    return " / ".join(shown[:VALUES_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,8 +1,9 @@
 """A against B: for each workload and metric the ratio, its interval, a test and a verdict; and when no verdict can be given, why.
 
-Every side is compared with the reference (the first). All p-values of a comparison are corrected together (Holm). A latency verdict
-needs equal offered load: of a closed loop, whose load follows from its latency, only where both sides did the same throughput on the
-same guests; else the row says `at different load`. One run compares the placements it measured, and nothing beyond them.
+Every side is compared with the reference (the first). All p-values of a comparison are corrected together (Holm). Where sides were
+planned with different rates, no figure gets a verdict: the row says `at different load`. A latency verdict needs that load done as well:
+of a closed loop, whose load follows from its latency, only where both sides did the same throughput on the same guests. Latencies of an
+open loop count from when I/Os were due, where both sides know it. One run compares the placements it measured, and nothing beyond them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from calyx_orch.analysis import significance
 from calyx_orch.analysis.cells import Key, keys_of
 from calyx_orch.analysis.comparability import Difference, differences
 from calyx_orch.analysis.histogram import percentile_or_none
-from calyx_orch.analysis.rounds import Figures, latencies, played
-from calyx_orch.analysis.sides import Side, Unit, fullest, units_of
+from calyx_orch.analysis.rounds import Figures, doubt_names, intended_latencies, know_when_due, latencies, played
+from calyx_orch.analysis.sides import Offered, Side, Unit, fullest, units_of_all
 from calyx_orch.analysis.significance import Effect
 from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import Workload
@@ -27,25 +28,31 @@ EQUAL_LOAD = 0.05  # throughputs within 5 % are one load
 
 BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference found"
 NOT_ENOUGH, OTHER_LOAD = "not enough data", "at different load"
+FROM_DUE = "from when due"  # a label of latencies that count from when an I/O was due
 
 Figure = Callable[[Sequence[Figures]], float | None]
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What is compared: its name, its figure of one unit, whether more is better, and whether it is a latency."""
+    """What is compared: its name, its figure of one unit, whether more is better, and whether it is a latency.
+
+    `due` is its figure where I/Os are due at times of their own: waiting counts.
+    """
 
     name: str
     figure: Figure
     more_is_better: bool
     is_latency: bool = False
+    due: Figure | None = None
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
     """One side against the reference under one key and metric. Figures are means over the units that were compared.
 
-    `effect.ratio` is side / reference; `p_adjusted` is Holm's over all rows of the comparison; `verdict` is of the side.
+    `effect.ratio` is side / reference; `p_adjusted` is Holm's over all rows of the comparison; `verdict` is of the side. `doubt_names` are
+    the rules that struck on either side.
     """
 
     side: str
@@ -62,6 +69,7 @@ class ComparisonRow:
     p_adjusted: float | None = None
     note: str = ""
     labels: tuple[str, ...] = ()
+    doubt_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,12 +115,17 @@ def _percentile(percent: float) -> Figure:
     return lambda figures: percentile_or_none(latencies(figures), percent)
 
 
+def _percentile_due(percent: float) -> Figure:
+    """The same of the latencies from when each I/O was due."""
+    return lambda figures: percentile_or_none(intended_latencies(figures), percent)
+
+
 METRICS = (
     Metric("throughput", _throughput, True),
     Metric("IOPS", _iops, True),
-    Metric("P50", _percentile(50.0), False, True),
-    Metric("P99", _percentile(99.0), False, True),
-    Metric("P99.9", _percentile(99.9), False, True),
+    Metric("P50", _percentile(50.0), False, True, _percentile_due(50.0)),
+    Metric("P99", _percentile(99.0), False, True, _percentile_due(99.0)),
+    Metric("P99.9", _percentile(99.9), False, True, _percentile_due(99.9)),
     Metric("CV within a run", lambda figures: _guests_mean(figures, lambda found: found.cv_within_run.value), False),
     Metric("CPU per I/O", lambda figures: _guests_mean(figures, lambda found: found.engine_ns_per_io), False),
 )
@@ -130,8 +143,7 @@ def figure_of(metric: Metric, units: Sequence[Unit]) -> float | None:
 
 def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
     """Every side against the first. `fact` names what tells the sides of one run apart; empty: the sides are runs."""
-    all_played = {id(side.record): played(side.record) for side in sides}
-    units = [units_of(side, all_played[id(side.record)]) for side in sides]
+    units = _units(sides)
     order = _order(sides)
     rows = [
         row
@@ -139,18 +151,18 @@ def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
         for key in sorted(mine.keys() & units[0].keys(), key=order)
         for row in _rows(side, mine[key], sides[0], units[0][key], key)
     ]
+    judged = tuple(_judged(rows))
     return Comparison(
         sides=tuple(sides),
-        rows=tuple(_judged(rows)),
+        rows=judged,
         differences=tuple(differences(sides, fact)),
-        notes=tuple(_notes(sides, units, fact)),
+        notes=(*_notes(sides, units, fact), *_few_units(judged)),
     )
 
 
 def units_by_side(sides: Sequence[Side]) -> tuple[SideUnits, ...]:
     """The units of every side under every key that the reference has too, keys in its order; sides of the same guests are cut alike."""
-    all_played = {id(side.record): played(side.record) for side in sides}
-    units = [units_of(side, all_played[id(side.record)]) for side in sides]
+    units = _units(sides)
     is_alike = all(side.guests == sides[0].guests for side in sides)
     found = []
     for key in sorted(units[0], key=_order(sides)):
@@ -165,6 +177,18 @@ def units_by_side(sides: Sequence[Side]) -> tuple[SideUnits, ...]:
             for (side, _), of in zip(mine, cut, strict=True)
         ]
     return tuple(found)
+
+
+def _units(sides: Sequence[Side]) -> list[dict[Key, tuple[Unit, ...]]]:
+    """The units of each side; each run is looked at once, however many of the sides are parts of it."""
+    places: dict[int, list[int]] = {}
+    for place, side in enumerate(sides):
+        places.setdefault(id(side.record), []).append(place)
+    found: dict[int, dict[Key, tuple[Unit, ...]]] = {}
+    for mine in places.values():
+        of = [sides[place] for place in mine]
+        found |= zip(mine, units_of_all(of, played(of[0].record)), strict=True)
+    return [found[place] for place in range(len(sides))]
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -187,8 +211,10 @@ def _rows(
     shared = [(unit, others[unit.turn]) for unit in mine if unit.turn in others] if is_paired else []
     definition = _workload(side, workload)
     throughput: Effect | None = None
-    crowds = None if is_paired else (_crowd(side, key, mine), _crowd(reference, key, theirs))
-    for metric in METRICS:
+    other_load = _other_load(side, mine, reference, theirs, key)
+    doubts = doubt_names(found for unit in (*theirs, *mine) for found in unit.figures)
+    is_due = definition.is_open_loop and know_when_due(found for unit in (*mine, *theirs) for found in unit.figures)
+    for metric in (replace(one, figure=one.due) if is_due and one.due else one for one in METRICS):
         if metric.name == "IOPS" and len(definition.block_sizes) == 1:
             continue  # throughput by another name: it would only cost the other rows their verdicts
         if is_paired:
@@ -199,11 +225,8 @@ def _rows(
         if effect.ratio is None and not any(value is not None for one in values for value in one):
             continue  # such as a P99.9 of too few I/Os: nothing to show on either side
         verdict, note = _verdict(metric, effect, throughput, definition, side, reference)
-        if effect.p is not None and crowds is not None and crowds[0] != crowds[1]:
-            verdict, note = (
-                OTHER_LOAD,
-                f"{crowds[0]} guests ran at once on what these share, in {reference.name} {crowds[1]}",
-            )
+        if effect.p is not None and other_load:
+            verdict, note = OTHER_LOAD, other_load
         yield ComparisonRow(
             side=side.name,
             reference=reference.name,
@@ -217,8 +240,23 @@ def _rows(
             effect=effect,
             verdict=verdict,
             note=note,
-            labels=definition.labels,
+            labels=(*definition.labels, FROM_DUE) if is_due and metric.is_latency else definition.labels,
+            doubt_names=doubts,
         )
+
+
+def _other_load(side: Side, mine: Sequence[Unit], reference: Side, theirs: Sequence[Unit], key: Key) -> str:
+    """Why no figure of these sides can be compared: they were offered different rates, or shared what they share with others."""
+    ours, its = (frozenset[Offered]().union(*(unit.offered for unit in units)) for units in (mine, theirs))
+    if len(ours | its) > 1:
+        said = [" or ".join(sorted(map(str, offered))) for offered in (ours, its)]
+        return f"each job was offered {said[0]}, in {reference.name} {said[1]}"
+    if side.record is reference.record:
+        return ""
+    crowds = _crowd(side, key, mine), _crowd(reference, key, theirs)
+    if crowds[0] == crowds[1]:
+        return ""
+    return f"{crowds[0]} guests ran at once on what these share, in {reference.name} {crowds[1]}"
 
 
 def _crowd(side: Side, key: Key, units: Sequence[Unit]) -> int:
@@ -316,6 +354,20 @@ def _notes(sides: Sequence[Side], units: Sequence[dict[Key, tuple[Unit, ...]]], 
         missing = sorted({key[1] for key in mine.keys() ^ units[0].keys()})
         if mine and units[0] and missing:
             yield f"not on both of {side.name} and {sides[0].name}, and left out: {', '.join(missing)}"
+
+
+def _few_units(rows: Sequence[ComparisonRow]) -> Iterable[str]:
+    """What a verdict of few units rests on: the more rows are corrected together, the more units would do without it."""
+    together = sum(row.p_adjusted is not None for row in rows)
+    for is_paired in (True, False):
+        mine = [row for row in rows if row.verdict in (BETTER, WORSE) and row.effect.paired is is_paired]
+        needed = significance.units_without_shape(max(together, 1), is_paired=is_paired)
+        if any(row.effect.units < needed for row in mine):
+            what = "pairs" if is_paired else "units a side"
+            yield (
+                f"{together} rows are corrected together: better and worse of fewer than {needed} {what} rest on Student's test, "
+                f"which takes logarithms of figures for normal; from {needed} on no shape has to be assumed"
+            )
 
 
 def _in_all(units: Sequence[dict[Key, tuple[Unit, ...]]]) -> set[str]:

@@ -15,7 +15,7 @@ from statistics import fmean
 
 from calyx_orch.analysis import rounds
 from calyx_orch.analysis.fleet import Fleet
-from calyx_orch.analysis.histogram import percentile_or_none
+from calyx_orch.analysis.histogram import mean_ns, percentile_or_none
 from calyx_orch.analysis.rows import CarriedRow, DensityRow
 from calyx_orch.model import LoadMode, RunRecord
 
@@ -79,10 +79,11 @@ def budget_of(written: str) -> tuple[float | None, int]:
 
 def _rows(record: RunRecord, of: Fleet, scope: str, name: str, budget: str | None) -> Iterable[DensityRow]:
     target, workload, engine, load = of.key
-    guests = [
-        one.name for one in record.plan.inventory.guests if getattr(one, scope) == name and one.name in of.counted
-    ]
-    if not load.startswith(LoadMode.DENSITY) or not guests:
+    if not load.startswith(LoadMode.DENSITY):
+        return
+    counted = frozenset(of.counted)
+    guests = [one.name for one in record.plan.inventory.guests if getattr(one, scope) == name and one.name in counted]
+    if not guests:
         return
     figures = [found for guest in guests for found in of.figures[guest]]
     throughput = math.fsum(fmean(found.throughput_bytes_per_s for found in of.figures[guest]) for guest in guests)
@@ -91,8 +92,7 @@ def _rows(record: RunRecord, of: Fleet, scope: str, name: str, budget: str | Non
     holds: bool | None = None
     if budget is not None:
         percent, limit_ns = budget_of(budget)
-        mean_ns = latency.sum_ns / latency.count if latency.count else None
-        figure_ns = mean_ns if percent is None else percentile_or_none(latency, percent)
+        figure_ns = mean_ns(latency) if percent is None else percentile_or_none(latency, percent)
         holds = None if figure_ns is None else figure_ns < limit_ns
     yield DensityRow(
         scope=scope,

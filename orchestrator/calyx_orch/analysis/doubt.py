@@ -22,16 +22,37 @@ class Doubt:
     weight: float = 0.0
 
 
+SETUP_KEYS = ("took", "sqpoll", "fixed_files", "fixed_buffers", "refill", "direct", "transparent_huge", "fio_version")
+
+
+@dataclass(frozen=True)
+class Peers:
+    """All measurements of a round as one guest's rules see them: how many were `measured`, and in which parts of the set-up they differ.
+
+    It is found once a round: rules that walked the fleet for each of its guests would cost its square.
+    """
+
+    measured: int = 0
+    differing: tuple[str, ...] = ()
+
+
+def peers_of(measurements: Iterable[Measurement]) -> Peers:
+    """What the measurements of one round that are ok have in common."""
+    setups = [one.setup for one in measurements if one.status == "ok"]
+    differing = (key for key in SETUP_KEYS if len({str(setup.get(key)) for setup in setups}) > 1)
+    return Peers(len(setups), tuple(differing))
+
+
 @dataclass(frozen=True)
 class Context:
-    """What the rules look at: a measurement, its round, the other measurements of that round, the guest's facts.
+    """What the rules look at: a measurement, its round, what is to be known of the others in it, the guest's facts.
 
     `overlap` is the common window / the longest own window. `prepared` is the agent's answer to `prepare` where known.
     """
 
     measurement: Measurement
     round: Round
-    peers: tuple[Measurement, ...] = ()
+    peers: Peers = Peers()
     overlap: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     prepared: Mapping[str, Any] = field(default_factory=dict)

@@ -45,12 +45,7 @@ class Fleet:
     @cached_property
     def figures(self) -> Mapping[str, tuple[Figures, ...]]:
         """What each counted guest did in the shared rounds."""
-        found: dict[str, list[Figures]] = {name: [] for name in self.counted}
-        for one in self.shared:
-            for each in one.figures:
-                if each.measurement.guest in found:
-                    found[each.measurement.guest].append(each)
-        return {name: tuple(figures) for name, figures in found.items()}
+        return {name: tuple(one.of[name] for one in self.shared) for name in self.counted}
 
 
 def fleets_of(record: RunRecord, played: Sequence[Played]) -> tuple[Fleet, ...]:
@@ -64,11 +59,9 @@ def fleets_of(record: RunRecord, played: Sequence[Played]) -> tuple[Fleet, ...]:
     found = []
     for key in (key for key in keys_of(record) if key in by_key):
         sets = _sets(by_key[key])
-        scopes = [_scope(by_key[key][0].load, names, domains) for names in sets]
-        for place, names in enumerate(sets):
-            members = frozenset(names)
-            mine = [round_ for round_ in by_key[key] if not members.isdisjoint(round_.guests)]
-            found.append(_fleet(_part(scopes, place), key, names, mine, at))
+        scopes = _parts([_scope(by_key[key][0].load, names, domains) for names in sets])
+        for scope, names, mine in zip(scopes, sets, _rounds_of(sets, by_key[key]), strict=True):
+            found.append(_fleet(scope, key, names, mine, at))
     return tuple(found)
 
 
@@ -156,17 +149,31 @@ def _scope(load: LoadMode, names: Sequence[str], domains: Mapping[str, str]) -> 
     return mine.pop() if load is LoadMode.PER_DOMAIN and len(mine) == 1 else FLEET
 
 
-def _part(scopes: Sequence[str], place: int) -> str:
-    """The scope, numbered where its guests run one part after another (`impact: max_guests_per_domain`)."""
-    scope, parts = scopes[place], scopes.count(scopes[place])
-    return scope if parts == 1 else f"{scope}, part {scopes[: place + 1].count(scope)} of {parts}"
+def _parts(scopes: Sequence[str]) -> list[str]:
+    """The scopes, numbered where their guests run one part after another (`impact: max_guests_per_domain`)."""
+    parts, begun = Counter(scopes), Counter[str]()
+    named = []
+    for scope in scopes:
+        begun[scope] += 1
+        named.append(scope if parts[scope] == 1 else f"{scope}, part {begun[scope]} of {parts[scope]}")
+    return named
+
+
+def _rounds_of(sets: Sequence[tuple[str, ...]], planned: Iterable[Round]) -> list[list[Round]]:
+    """The planned rounds in which guests of each set run."""
+    at = {name: place for place, names in enumerate(sets) for name in names}
+    found: list[list[Round]] = [[] for _ in sets]
+    for round_ in planned:
+        for place in dict.fromkeys(at[name] for name in round_.guests):
+            found[place].append(round_)
+    return found
 
 
 def _fleet(
     scope: str, key: Key, planned: tuple[str, ...], mine: Sequence[Round], played: Mapping[int, Played]
 ) -> Fleet:
     had = [(turn, played[round_.index]) for turn, round_ in enumerate(mine) if round_.index in played]
-    measured = [frozenset(_measured(one)).intersection(planned) for _, one in had]
+    measured = [frozenset(name for name in planned if name in one.of) for _, one in had]
     often = Counter(measured)
     fullest = max(often, key=lambda names: (len(names), often[names]), default=frozenset[str]())
     shared = [one for one, names in zip(had, measured, strict=True) if names == fullest and names]
@@ -179,7 +186,3 @@ def _fleet(
         turns=tuple(turn for turn, _ in shared),
         played=len(had),
     )
-
-
-def _measured(one: Played) -> Iterable[str]:
-    return (found.measurement.guest for found in one.figures)

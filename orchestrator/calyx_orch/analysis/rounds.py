@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -53,6 +53,11 @@ class Played:
     overlap: float | None
     clock_errors: int
 
+    @cached_property
+    def of(self) -> Mapping[str, Figures]:
+        """The figures by guest."""
+        return {found.measurement.guest: found for found in self.figures}
+
     @property
     def largest_skew_ns(self) -> int | None:
         """The largest distance of a guest's first I/O from the start line; None when no guest's first I/O was seen."""
@@ -94,6 +99,7 @@ def _played(
 ) -> Played:
     good = [measurement for measurement in measurements if measurement.status == "ok"]
     common = window.common_window(good)
+    peers = validity.peers_of(measurements)
     figures = []
     for measurement in good:
         facts = record.facts.get(measurement.guest, {})
@@ -101,7 +107,7 @@ def _played(
         context = validity.Context(
             measurement=measurement,
             round=round_,
-            peers=tuple(measurements),
+            peers=peers,
             overlap=common.overlap if len(good) > 1 else None,
             facts=facts,
             prepared=prepared.get(round_.target, {}) if isinstance(prepared, dict) else {},
@@ -155,6 +161,14 @@ def intended_latencies(figures: Iterable[Figures]) -> Histogram:
         part for found in figures for part in (found.measurement.read, found.measurement.write) if part is not None
     ]
     return merge(part.latency_intended for part in parts if part.latency_intended is not None)
+
+
+def know_when_due(figures: Iterable[Figures]) -> bool:
+    """Whether every latency of these is also known from when its I/O was due, as calyx tells it of open loops and fio does not."""
+    parts = [
+        part for found in figures for part in (found.measurement.read, found.measurement.write) if part is not None
+    ]
+    return bool(parts) and all(part.latency_intended is not None for part in parts)
 
 
 def doubt_labels(figures: Iterable[Figures]) -> tuple[str, ...]:

@@ -14,11 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calyx_orch.analysis.cells import keys_of
+from calyx_orch.analysis.cells import Key, keys_of
 from calyx_orch.analysis.compare import METRICS, figure_of
-from calyx_orch.analysis.histogram import percentile_or_none
-from calyx_orch.analysis.rounds import Figures, Played, doubt_names, latencies, played
-from calyx_orch.analysis.sides import UNKNOWN, Side, Unit, fullest, of_run, units_of, values_of
+from calyx_orch.analysis.histogram import percentiles_or_none
+from calyx_orch.analysis.rounds import (
+    Figures,
+    Played,
+    doubt_names,
+    intended_latencies,
+    know_when_due,
+    latencies,
+    played,
+)
+from calyx_orch.analysis.sides import UNKNOWN, Side, Unit, fullest, of_run, units_of_all, values_of
 from calyx_orch.model import Histogram, RunRecord, Workload
 
 SCOPES = ("fleet", "vm_host", "storage", "guest")
@@ -59,20 +67,46 @@ class ScopeRow:
     doubts: tuple[str, ...] = ()
 
 
-def scope_rows(record: RunRecord) -> tuple[ScopeRow, ...]:
-    """Every place of a run that was measured, in the order of SCOPES."""
-    at = played(record)
-    return tuple(row for side, scope in _sides(record) for row in _rows(side, scope, at))
+def scope_rows(record: RunRecord, at: Sequence[Played] | None = None) -> tuple[ScopeRow, ...]:
+    """Every place of a run that was measured, in the order of SCOPES; the work grows as the fleet does, and not as its square.
+
+    `at` are its rounds, where somebody has looked at them already.
+    """
+    sides = list(_sides(record))
+    units = units_of_all([side for side, _ in sides], played(record) if at is None else at)
+    keys, makes = keys_of(record), _Makes(record)  # keys in the inventory's order, calyx before fio
+    return tuple(
+        _row(side, scope, key, mine[key], makes)
+        for (side, scope), mine in zip(sides, units, strict=True)
+        for key in keys
+        if key in mine
+    )
 
 
 def series_key(record: RunRecord, guests: Iterable[str], workload: str, engine: str, figures: Sequence[Figures]) -> str:
     """A short hash of all that makes nights comparable: the I/O, the guests' make, the set-up that took effect, the tool."""
-    definition = next(round_.workload for round_ in record.plan.rounds if round_.workload.name == workload)
+    return _series_key(_Makes(record), guests, workload, engine, figures)
+
+
+class _Makes:
+    """What a run says of its workloads and guests, each looked up once."""
+
+    def __init__(self, record: RunRecord) -> None:
+        definitions = {round_.workload.name: round_.workload for round_ in reversed(record.plan.rounds)}
+        names = [guest.name for guest in record.plan.inventory.guests]
+        self.is_open = {name: workload.is_open_loop for name, workload in definitions.items()}
+        self.io = {name: _io_of(workload) for name, workload in definitions.items()}
+        self.identity = {name: _identity(record, name) for name in names}
+        self.fio = {name: _fio(record, name) for name in names}
+
+
+def _series_key(makes: _Makes, guests: Iterable[str], workload: str, engine: str, figures: Sequence[Figures]) -> str:
+    names = list(guests)
     whole = {
-        "workload": _io_of(definition),
-        "guests": sorted({_identity(record, guest) for guest in guests}),
+        "workload": makes.io[workload],
+        "guests": sorted({makes.identity[guest] for guest in names}),
         "setup": sorted({_setup(found.measurement.setup) for found in figures}),
-        "fio": sorted({_fio(record, guest) for guest in guests}) if engine != "calyx" else [],
+        "fio": sorted({makes.fio[guest] for guest in names}) if engine != "calyx" else [],
     }
     return hashlib.sha256(json.dumps(whole, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -90,36 +124,34 @@ def _sides(record: RunRecord) -> Iterable[tuple[Side, str]]:
                 yield Side(name, record, tuple(mine)), scope
 
 
-def _rows(side: Side, scope: str, at: Sequence[Played]) -> Iterable[ScopeRow]:
-    all_units = units_of(side, at)
-    for key in keys_of(side.record):  # in the inventory's order, calyx before fio
-        if key not in all_units:
-            continue
-        (units,) = fullest([all_units[key]], enough=1)
-        target, workload, engine, load = key
-        figures = tuple(found for unit in units for found in unit.figures)
-        guests = tuple(dict.fromkeys(found.measurement.guest for found in figures))
-        latency = latencies(figures)
-        yield ScopeRow(
-            scope=scope,
-            name=side.name,
-            target=target,
-            workload=workload,
-            engine=engine,
-            load=load,
-            guests=len(guests),
-            units=len(units),
-            throughput_bytes_per_s=_mean("throughput", units),
-            iops=_mean("IOPS", units),
-            p50_ns=percentile_or_none(latency, 50.0),
-            p99_ns=percentile_or_none(latency, 99.0),
-            p999_ns=percentile_or_none(latency, 99.9),
-            cv_within_run=_mean("CV within a run", units),
-            cpu_ns_per_io=_mean("CPU per I/O", units),
-            latency=latency,
-            series_key=series_key(side.record, guests, workload, engine, figures),
-            doubts=doubt_names(figures),
-        )
+def _row(side: Side, scope: str, key: Key, every: Sequence[Unit], makes: _Makes) -> ScopeRow:
+    (units,) = fullest([every], enough=1)
+    target, workload, engine, load = key
+    figures = tuple(found for unit in units for found in unit.figures)
+    guests = tuple(dict.fromkeys(found.measurement.guest for found in figures))
+    is_due = makes.is_open[workload] and know_when_due(figures)
+    latency = intended_latencies(figures) if is_due else latencies(figures)
+    p50_ns, p99_ns, p999_ns = percentiles_or_none(latency, (50.0, 99.0, 99.9))
+    return ScopeRow(
+        scope=scope,
+        name=side.name,
+        target=target,
+        workload=workload,
+        engine=engine,
+        load=load,
+        guests=len(guests),
+        units=len(units),
+        throughput_bytes_per_s=_mean("throughput", units),
+        iops=_mean("IOPS", units),
+        p50_ns=p50_ns,
+        p99_ns=p99_ns,
+        p999_ns=p999_ns,
+        cv_within_run=_mean("CV within a run", units),
+        cpu_ns_per_io=_mean("CPU per I/O", units),
+        latency=latency,
+        series_key=_series_key(makes, guests, workload, engine, figures),
+        doubts=doubt_names(figures),
+    )
 
 
 def _mean(metric: str, units: Sequence[Unit]) -> float | None:
@@ -128,11 +160,15 @@ def _mean(metric: str, units: Sequence[Unit]) -> float | None:
 
 
 def _io_of(workload: Workload) -> dict[str, Any]:
-    return {
+    """The fields that say which I/O it is. A share of the capacity says so itself: the rate it leads to is another one each night."""
+    found = {
         field.name: getattr(workload, field.name)
         for field in dataclasses.fields(Workload)
         if field.name not in NOT_THE_IO and getattr(workload, field.name) != field.default
     }
+    if "load_share" in found:
+        found.pop("rate_iops", None)
+    return found
 
 
 def _identity(record: RunRecord, guest: str) -> str:

@@ -7,9 +7,10 @@ a round holds only one guest of a domain. Repetitions are never pooled across gu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+from calyx_orch import units
 from calyx_orch.analysis.cells import Key, key_of
 from calyx_orch.analysis.rounds import Figures, Played
 from calyx_orch.errors import UsageError
@@ -29,15 +30,29 @@ class Side:
     engine: str | None = None
 
 
+class Offered(NamedTuple):
+    """What each job is given to do in a second, at most or, of an open loop, exactly: I/Os and bytes. None: no bound."""
+
+    iops: int | None
+    bytes_per_s: int | None
+
+    def __str__(self) -> str:
+        told = [] if self.iops is None else [f"{self.iops} IOPS"]
+        told += [] if self.bytes_per_s is None else [units.format_rate(self.bytes_per_s)]
+        return " and ".join(told) if told else "all that it takes"
+
+
 @dataclass(frozen=True)
 class Unit:
     """What repeats: the figures of all guests of a side in a round, or of one guest in a block.
 
-    Units of two sides with the same `turn` (block, place in the block) were played side by side.
+    Units of two sides with the same `turn` (block, place in the block) were played side by side. `offered` are the rates that its rounds
+    were planned with.
     """
 
     turn: tuple[int, int]
     figures: tuple[Figures, ...]
+    offered: frozenset[Offered] = frozenset()
 
 
 def of_run(name: str, record: RunRecord, guests: Iterable[str] | None = None) -> Side:
@@ -90,26 +105,41 @@ def units_of(side: Side, played: Sequence[Played]) -> dict[Key, tuple[Unit, ...]
 
     The units of one key may hold different guests, where some were lost: `fullest` makes them alike.
     """
-    at = {one.round.index: one for one in played}
-    turns: dict[tuple[Key, int], int] = {}
-    gathered: dict[Key, list[Unit]] = {}
-    for round_ in side.record.plan.rounds:
-        if side.engine not in (None, round_.engine) or not set(side.guests).intersection(round_.guests):
-            continue
-        key = _key(side, round_)
-        turn = turns.setdefault((key, round_.block), 0)
-        turns[key, round_.block] += 1
-        one = at.get(round_.index)
-        mine = tuple(found for found in (one.figures if one else ()) if found.measurement.guest in side.guests)
-        if mine:
-            gathered.setdefault(key, []).append(Unit((round_.block, turn), mine))
-    return {
-        key: _blocks(units) if len(side.guests) == 1 or key[3] == LoadMode.ALONE else tuple(units)
-        for key, units in gathered.items()
-    }
+    return units_of_all([side], played)[0]
 
 
-def fullest(sides: Sequence[Sequence[Unit]], *, enough: int) -> list[tuple[Unit, ...]]:
+def units_of_all(sides: Sequence[Side], played: Sequence[Played]) -> list[dict[Key, tuple[Unit, ...]]]:
+    """The units of several sides of one run, as `units_of` gives those of one: its rounds are walked once for all of them."""
+    on: dict[str, list[int]] = {}  # guest -> places of the sides that it is on
+    for place, side in enumerate(sides):
+        for guest in side.guests:
+            on.setdefault(guest, []).append(place)
+    figures = {one.round.index: one.figures for one in played}
+    turns: dict[tuple[int, Key, int], int] = {}
+    gathered: list[dict[Key, list[Unit]]] = [{} for _ in sides]
+    for round_ in sides[0].record.plan.rounds if sides else ():
+        mine: dict[int, list[Figures]] = {place: [] for guest in round_.guests for place in on.get(guest, ())}
+        for found in figures.get(round_.index, ()):
+            for place in on.get(found.measurement.guest, ()):
+                mine.setdefault(place, []).append(found)
+        for place, measured in mine.items():
+            if sides[place].engine not in (None, round_.engine):
+                continue
+            key = _key(sides[place], round_)
+            turn = turns[place, key, round_.block] = turns.get((place, key, round_.block), -1) + 1
+            if measured:
+                unit = Unit((round_.block, turn), tuple(measured), frozenset({_offered(round_)}))
+                gathered[place].setdefault(key, []).append(unit)
+    return [
+        {
+            key: _blocks(mine) if len(side.guests) == 1 or key[3] == LoadMode.ALONE else tuple(mine)
+            for key, mine in of.items()
+        }
+        for side, of in zip(sides, gathered, strict=True)
+    ]
+
+
+def fullest(of_sides: Sequence[Sequence[Unit]], *, enough: int) -> list[tuple[Unit, ...]]:
     """The units of each side cut to one set of guests, that was measured whole in all of them.
 
     A guest that fails leaves the storage to the others, so a unit without it is of another fleet. Of the sets that were seen, one with
@@ -117,26 +147,37 @@ def fullest(sides: Sequence[Sequence[Unit]], *, enough: int) -> list[tuple[Unit,
     """
 
     def having(names: frozenset[str]) -> list[tuple[Unit, ...]]:
-        return [tuple(_cut(unit, names) for unit in units if names <= _names(unit)) for units in sides]
+        return [tuple(_cut(unit, names) for unit in mine if names <= _names(unit)) for mine in of_sides]
 
     def worth(names: frozenset[str]) -> tuple[bool, int, int]:
-        fewest = min(len(units) for units in having(names))
+        fewest = min(map(len, having(names)))
         return fewest >= enough, len(names), fewest
 
-    seen = {_names(unit) for units in sides for unit in units}
-    return having(max(sorted(seen, key=sorted), key=worth)) if seen else [() for _ in sides]
+    seen = {_names(unit) for mine in of_sides for unit in mine}
+    return having(max(sorted(seen, key=sorted), key=worth)) if seen else [() for _ in of_sides]
 
 
-def _blocks(units: Sequence[Unit]) -> tuple[Unit, ...]:
+def _offered(round_: Round) -> Offered:
+    return Offered(round_.workload.rate_iops, round_.workload.rate_bytes_per_s)
+
+
+def _blocks(rounds: Sequence[Unit]) -> tuple[Unit, ...]:
     """A block as one unit, where a round is not the whole side."""
-    blocks: dict[int, list[Figures]] = {}
-    for unit in units:
-        blocks.setdefault(unit.turn[0], []).extend(unit.figures)
-    return tuple(Unit((block, 0), tuple(figures)) for block, figures in blocks.items())
+    blocks: dict[int, list[Unit]] = {}
+    for unit in rounds:
+        blocks.setdefault(unit.turn[0], []).append(unit)
+    return tuple(
+        Unit(
+            (block, 0),
+            tuple(found for unit in mine for found in unit.figures),
+            frozenset[Offered]().union(*(unit.offered for unit in mine)),
+        )
+        for block, mine in blocks.items()
+    )
 
 
 def _cut(unit: Unit, names: frozenset[str]) -> Unit:
-    return Unit(unit.turn, tuple(found for found in unit.figures if found.measurement.guest in names))
+    return replace(unit, figures=tuple(found for found in unit.figures if found.measurement.guest in names))
 
 
 def _names(unit: Unit) -> frozenset[str]:

@@ -14,7 +14,7 @@ from statistics import fmean, median
 from calyx_orch.analysis import bootstrap, comparisons, density, fleet, rounds, steadiness, tails, validity, variation
 from calyx_orch.analysis import places as of_places
 from calyx_orch.analysis.cells import Cell, cells_of
-from calyx_orch.analysis.histogram import percentile_or_none
+from calyx_orch.analysis.histogram import mean_ns, percentile_or_none
 from calyx_orch.analysis.rounds import Figures, Played
 from calyx_orch.analysis.rows import (
     CarriedRow,
@@ -53,9 +53,12 @@ __all__ = [
 ]
 
 
-def summarise(record: RunRecord) -> Summary:
-    """Every row of a run, in the inventory's order. Failed measurements count as missing, never as zero."""
-    played = rounds.played(record)
+def summarise(record: RunRecord, at: Sequence[Played] | None = None) -> Summary:
+    """Every row of a run, in the inventory's order. Failed measurements count as missing, never as zero.
+
+    `at` are its rounds, where somebody has looked at them already.
+    """
+    played = rounds.played(record) if at is None else at
     cells = cells_of(record, played)
     fleets = fleet.fleets_of(record, played)
     of = {(name, one.key): one for one in fleets for name in one.planned}
@@ -124,7 +127,7 @@ def _with_figures(row: GuestRow, figures: tuple[Figures, ...]) -> GuestRow:
         cv_within_high=interval[1],
         interval_ms=lengths.pop() / 1e6 if len(lengths) == 1 else None,
         **tails.of(latency),
-        mean_ns=latency.sum_ns / latency.count if latency.count else None,
+        mean_ns=mean_ns(latency),
         latency_kind="total" if all(m.latency_kind == "total" for m in measured) else "completion",
         samples=latency.count,
         read=_way_row(figures, "read") if mixed else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -67,14 +68,20 @@ def elapsed(pairs: Iterable[tuple[float, float]]) -> tuple[tuple[float, ...], in
 
 def clipped(values: Sequence[float], interval_ns: int, own: Window, common: Window) -> float:
     """The amount of a series (values per interval from `own.start_ns`) that falls into a window, edges in proportion."""
-    total = 0.0
-    for number, value in enumerate(values):
+    begin = min(max((common.start_ns - own.start_ns) // interval_ns, 0), len(values))
+    end = min(max(-(-(common.end_ns - own.start_ns) // interval_ns), begin), len(values))
+
+    def part(number: int) -> float:
         start = own.start_ns + number * interval_ns
-        end = min(start + interval_ns, own.end_ns) if number == len(values) - 1 else start + interval_ns
-        inside = min(end, common.end_ns) - max(start, common.start_ns)
-        if inside > 0:
-            total += value * min(inside / max(end - start, 1), 1.0)
-    return total
+        stop = min(start + interval_ns, own.end_ns) if number == len(values) - 1 else start + interval_ns
+        inside = min(stop, common.end_ns) - max(start, common.start_ns)
+        return values[number] * min(inside / max(stop - start, 1), 1.0) if inside > 0 else 0.0
+
+    if begin == end:
+        return 0.0
+    return math.fsum(
+        (*values[begin + 1 : end - 1], *map(part, {begin, end - 1}))
+    )  # all between the edges lie inside as a whole
 
 
 def clip_series(series: Series, own: Window, common: Window) -> Series:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from calyx_orch.analysis import summary, verdict
+from calyx_orch.analysis import rounds, summary, verdict
 from calyx_orch.analysis.scopes import scope_rows
 from calyx_orch.errors import UsageError
 from calyx_orch.model import RunRecord
@@ -17,7 +17,9 @@ from calyx_orch.store.database import Store
 def put(store: Store, record: RunRecord) -> None:
     """Index a run that is in memory. Raises UsageError when its figures cannot be kept: then they are damaged."""
     try:
-        store.index(record, scope_rows(record), sentence=verdict.sentence(record, summary.summarise(record)))
+        played = rounds.played(record)  # looked at once for both
+        told = verdict.sentence(record, summary.summarise(record, played))
+        store.index(record, scope_rows(record, played), sentence=told)
     except (ArithmeticError, ValueError, struct.error) as error:
         raise UsageError(f"{record.folder} holds figures that cannot be: {error}") from error
 
