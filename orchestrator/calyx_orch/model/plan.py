@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from calyx_orch.model.fleet import Guest, Place
 from calyx_orch.model.workload import Workload
@@ -185,11 +187,11 @@ class Layout:
     device: bool = False
     serial: str | None = None
     reserve_bytes: int | None = None
+    keep: str = ""
 
     @property
-    keep: str = ""
     def total_bytes(self) -> int:
-        """All bytes this layout writes."""
+        """All bytes this layout writes, where no kept files are reused."""
         return self.size_bytes if self.device else self.files * self.size_bytes
 
 
@@ -257,6 +259,24 @@ class Found:
 
 
 @dataclass(frozen=True)
+class LoadPoint:
+    """The rate of a workload with `load_share` on one target, the same for all guests, engines and load modes.
+
+    `capacity_iops` is the lowest that a whole guest did in a closed loop; `guest`, `engine` and `load` say which, and when.
+    `rate_iops` is per job.
+    """
+
+    workload: str
+    target: str
+    share: float
+    rate_iops: int
+    capacity_iops: float
+    guest: str
+    engine: str
+    load: str
+
+
+@dataclass(frozen=True)
 class Settled:
     """How the repetitions of a workload ended: after how many blocks, how wide the interval was, whether narrow enough, and why."""
 
@@ -304,8 +324,32 @@ class Plan:
 
     conditioning: tuple[Round, ...] = ()  # at most; they are numbered before `rounds` and enter no figure
     conditioned: tuple[Conditioned, ...] = ()
+    capacity: tuple[Round, ...] = ()  # closed loops of load points; numbered before `rounds`, in no figure
+    load_points: tuple[LoadPoint, ...] = ()  # the rates that they led to; empty until they are known
+
+    @property
+    def all_rounds(self) -> tuple[Round, ...]:
+        """Every round in the order of play: those of the preconditioning, those that measure capacity, and the rest."""
+        return (*self.conditioning, *self.capacity, *self.rounds)
 
     @property
     def measured(self) -> tuple[Round | SearchPlan, ...]:
         """All that is measured: every round, and every search, whose rounds are made on the way."""
         return (*self.rounds, *self.searches)
+
+    @cached_property
+    def parts(self) -> Mapping[str, tuple[Round | SearchPlan, ...]]:
+        """Of each guest that has a part in the plan the first round, or the search, of each workload and target."""
+        found: dict[str, dict[tuple[str, str], Round | SearchPlan]] = {}
+        for one in self.measured:
+            for guest in one.guests:
+                found.setdefault(guest, {}).setdefault((one.workload.name, one.target), one)
+        return {guest: tuple(mine.values()) for guest, mine in found.items()}
+
+    @cached_property
+    def layouts_of(self) -> Mapping[str, tuple[Layout, ...]]:
+        """The layouts of each guest that has any."""
+        found: dict[str, list[Layout]] = {}
+        for one in self.layouts:
+            found.setdefault(one.guest, []).append(one)
+        return {guest: tuple(mine) for guest, mine in found.items()}

@@ -41,7 +41,8 @@ class Workload:
     `setup`, `refill` and `buffers` steer the calyx engine (see docs/protocol.md). `targets` names those it runs on
     (empty: every target of the guest). `bssplit` is (bytes, percent) pairs that sum to 100, then `bs_bytes` is its largest;
     `bssplit_write` is that of the writes of a mixed workload (empty: as `bssplit`). `find` is what is searched for instead
-    of a plain measurement, such as `iops_at p99<2ms`.
+    of a plain measurement, such as `iops_at p99<2ms`. `load_share` is an open loop at that share (0 to 1) of what the slowest guest
+    does in a closed one; its `rate_iops` is set by the run once that is known, and bounds that closed loop until then.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Workload:
     huge_pages: bool = False
     find: str | None = None
     guests_at: str | None = None  # of `find: guests_at 'p99<2ms'`: `p99<2ms`, held against each number of guests
+    load_share: float | None = None
 
     @property
     def is_open_loop(self) -> bool:
@@ -106,6 +108,8 @@ class Workload:
             found.append("psync")
         if self.is_open_loop:
             found.append("open loop")
+        if self.load_share is not None:
+            found.append(f"{100 * self.load_share:g} % of capacity")
         return tuple(found)
 
     @property

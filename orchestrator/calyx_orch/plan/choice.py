@@ -23,7 +23,9 @@ REFILLS = ("each", "batch")
 POLLER_CPUS_MIN = 2
 LADDER = "the first of defer, coop and plain that the kernel takes"
 # Fields that say for how long and where, not which I/O: workloads that differ in these only are one class.
-_NOT_OF_THE_CLASS = frozenset({"name", "runtime_s", "ramp_s", "interval_ms", "seed", "targets", "end_fsync"})
+_NOT_OF_THE_CLASS = frozenset(
+    {"name", "runtime_s", "ramp_s", "interval_ms", "seed", "targets", "end_fsync", "load_share"}
+)
 _GROUP_FACTS = ("kernel", "arch", "cpus", "hypervisor", "clocksource")
 _GROUP_PATH_FACTS = ("fs_type", "model", "rotational", "scheduler", "queue_depth", "write_cache")
 

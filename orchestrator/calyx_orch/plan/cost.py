@@ -76,7 +76,7 @@ def describe(plan: Plan) -> tuple[PlanRow, ...]:
     for guest, new_bytes in _laid_bytes(plan).items():
         laid.update(dict.fromkeys(places[guest], new_bytes))
     sums: dict[tuple[str, str], _Sum] = {}
-    for one in (*plan.conditioning, *plan.rounds, *_probes(plan)):
+    for one in (*plan.all_rounds, *_probes(plan)):
         counts = Counter(place for guest in one.guests for place in places[guest])
         _add_round(plan, one, counts, sums)
     order = ("total", "storage", "vm_host", "guest")
@@ -165,7 +165,7 @@ def _estimated_s(plan: Plan) -> float:
         domains[guest.domain] = domains.get(guest.domain, 0) + laid.get(guest.name, 0)
     alone_s = max(laid.values(), default=0) / plan.inventory.impact.layout_bytes_per_s
     layout_s = max(max(domains.values(), default=0) / LAYOUT_BYTES_PER_S, alone_s)
-    return layout_s + sum(_round_s(plan, one) for one in (*plan.conditioning, *plan.rounds, *_probes(plan)))
+    return layout_s + sum(_round_s(plan, one) for one in (*plan.all_rounds, *_probes(plan)))
 
 
 def _round_s(plan: Plan, one: Round) -> float:

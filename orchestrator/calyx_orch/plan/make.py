@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Until, Workload
-from calyx_orch.plan import cost, equals, precondition
+from calyx_orch.plan import capacity, cost, equals, precondition
 from calyx_orch.plan.order import density_sets, engine_orders, guest_sets
 
 CALYX = "calyx"
@@ -69,6 +69,7 @@ def make(
     precondition.check(narrowed)
     layouts = _layouts(guests, chosen)
     before = max(precondition.rounds_at_most(narrowed, one) for one in chosen)
+    before += any(one.load_share is not None for one in chosen) * len(engines)  # closed loops that measure capacity
     cells = _within_impact(narrowed, cells, layouts, rounds_each=turns + before)
     measured = [cell for cell in cells if cell.workload.find is None]
     rounds = tuple(_rounds(measured, compared, blocks, seed))
@@ -76,7 +77,7 @@ def make(
     if until is not None and rounds:
         notes += (_adaptive(until, blocks),)
     plan = Plan(narrowed, seed, layouts, rounds, (), 0.0, notes=notes, searches=searches)
-    return cost.priced(precondition.conditioned(plan, _firsts(rounds)))
+    return cost.priced(precondition.conditioned(capacity.with_capacity(plan), _firsts(rounds)))
 
 
 def _firsts(rounds: Sequence[Round]) -> list[Round]:
@@ -99,12 +100,14 @@ def without(plan: Plan, missing: Mapping[str, frozenset[str]]) -> Plan:
 
     Rounds that no guest is left in are gone; the others keep their index, name and seed.
     """
-    kept = []
-    for one in plan.rounds:
-        guests = tuple(guest for guest in one.guests if one.engine not in missing.get(guest, ()))
-        if guests:
-            kept.append(one if len(guests) == len(one.guests) else replace(one, guests=guests))
-    return cost.priced(replace(plan, rounds=tuple(kept)))
+
+    def kept(rounds: Sequence[Round]) -> Iterator[Round]:
+        for one in rounds:
+            guests = tuple(guest for guest in one.guests if one.engine not in missing.get(guest, ()))
+            if guests:
+                yield one if len(guests) == len(one.guests) else replace(one, guests=guests)
+
+    return cost.priced(replace(plan, rounds=tuple(kept(plan.rounds)), capacity=tuple(kept(plan.capacity))))
 
 
 def chosen_guests(inventory: Inventory, limit: Sequence[str]) -> tuple[Guest, ...]:

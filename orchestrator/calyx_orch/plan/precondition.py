@@ -1,7 +1,8 @@
 """The rounds of a preconditioning: a writing workload again and again, until it is steady or its budget ends. Pure.
 
 Files are written whole by the layout (the prefill). What a disk does to overwritten blocks after that, it does only under writes; so each
-writing workload is run by calyx before the first block, as often as the budget allows and at most as often as SNIA's test would.
+writing workload is run by calyx before the first block, as often as the budget allows and at most as often as SNIA's test would. Load
+points that are shares of one capacity are one workload here, in a closed loop.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import replace
 
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Inventory, LoadMode, Plan, Round, Workload
-from calyx_orch.plan import cost
+from calyx_orch.plan import capacity, cost
 
 ROUNDS_MIN, ROUNDS_MAX = 5, 25  # a window of five; SNIA's test gives up after 25
 CALYX = "calyx"
@@ -46,12 +47,19 @@ def rounds_of(cells: Sequence[Round], inventory: Inventory) -> tuple[Round, ...]
     """All rounds, by workload, target and set of guests of its first load: cell after cell. `cells` are rounds, one of each cell."""
     made: list[Round] = []
     loads: dict[tuple[str, str], LoadMode] = {}
+    shared: dict[tuple[Workload, str], str] = {}  # pattern and target -> the load point that stands for the others
     for cell in cells:
         load = loads.setdefault((cell.workload.name, cell.target), cell.load)
-        if cell.load is not load or cell is not _fullest(cell, cells):
+        count = rounds_at_most(inventory, cell.workload)
+        if not count or cell.load is not load or cell is not _fullest(cell, cells):
             continue
-        for number in range(rounds_at_most(inventory, cell.workload)):
-            made.append(replace(cell, index=len(made), block=number, engine=CALYX))
+        workload = cell.workload
+        if workload.load_share is not None:
+            if shared.setdefault((capacity.pattern_of(workload), cell.target), workload.name) != workload.name:
+                continue
+            workload = capacity.closed(workload)
+        for number in range(count):
+            made.append(replace(cell, index=len(made), block=number, engine=CALYX, workload=workload))
     return tuple(made)
 
 
@@ -64,14 +72,15 @@ def _fullest(cell: Round, cells: Sequence[Round]) -> Round:
 
 
 def moved(rounds: Iterable[Round], by: int) -> tuple[Round, ...]:
-    """The measured rounds, numbered behind those of the preconditioning."""
+    """The rounds, numbered behind those of the preconditioning."""
     return tuple(replace(one, index=one.index + by) for one in rounds) if by else tuple(rounds)
 
 
 def conditioned(plan: Plan, first_of_cells: Sequence[Round]) -> Plan:
     """The plan with its preconditioning in front."""
     made = rounds_of(first_of_cells, plan.inventory)
-    return replace(plan, conditioning=made, rounds=moved(plan.rounds, len(made)))
+    by = len(made)
+    return replace(plan, conditioning=made, capacity=moved(plan.capacity, by), rounds=moved(plan.rounds, by))
 
 
 def _is_meant(named: tuple[str, ...], workload: Workload) -> bool:

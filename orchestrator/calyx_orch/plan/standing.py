@@ -101,7 +101,7 @@ def standing(
 
 def strangers(plan: Plan, kept: frozenset[int], measurements: Iterable[Measurement]) -> list[str]:
     """Measurements of rounds that stand and are not what the plan's round of that number measures, as sentences."""
-    rounds = {one.index: one for one in (*plan.conditioning, *plan.rounds)}
+    rounds = {one.index: one for one in plan.all_rounds}
     found = []
     for one in measurements:
         if one.round_index not in kept:
