@@ -110,8 +110,12 @@ def test_a_killed_first_run_is_listed_though_there_is_no_store(killed: Path, tmp
     assert id_of(killed) in done.stdout
     assert isinstance(done.exception, UsageError)
     assert "there is no store at" in str(done.exception)
-    with pytest.raises(UsageError, match="'2026' is no directory here, and there is no store at"):
-        called("report", "2026")
+    with pytest.raises(UsageError, match="'nothing' is no directory here, and there is no store at"):
+        called("report", "nothing")
+    assert naming.folders([id_of(killed)], None) == (killed,)
+    for verb in (("show",), ("baseline", "set")):
+        with pytest.raises(UsageError, match="is not in the store: it was interrupted; `calyx-orch run --resume '"):
+            called(*verb, id_of(killed))
 
 
 def test_a_folder_that_cannot_be_read_hides_no_other(killed: Path) -> None:

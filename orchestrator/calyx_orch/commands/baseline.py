@@ -27,9 +27,7 @@ class Baseline(NamedTuple):
 
 def put(run: str, *, store: str | None) -> int:
     """Make a run the baseline of its inventory."""
-    from calyx_orch.store import database
-
-    with closing(database.open_store(store, create=False)) as opened:
+    with closing(naming.store_of(run, store)) as opened:
         row = opened.find(naming.id_of(opened, run))
         opened.set_baseline(row.inventory, row.run_id)
     _say(f"{row.run_id} is the baseline of {row.inventory}")

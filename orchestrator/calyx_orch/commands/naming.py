@@ -11,7 +11,7 @@ from calyx_orch import documents
 from calyx_orch.errors import UsageError
 
 if TYPE_CHECKING:
-    from calyx_orch.store.database import Store
+    from calyx_orch.store.database import RunRow, Store
 
 
 RUNS = Path("calyx-runs")  # where run folders are made when nobody says
@@ -29,22 +29,30 @@ def folders(runs: Sequence[str], store: str | None) -> tuple[Path, ...]:
     try:
         opened = database.open_store(store, create=False)
     except UsageError as error:
-        first = next(name for name in runs if not _is_path(name))
-        raise UsageError(f"{first!r} is no directory here, and {error}") from error
+        return tuple(Path(name) if _is_path(name) else _beside(name, (), _nowhere(name, error)) for name in runs)
     with closing(opened):
         return tuple(Path(name) if _is_path(name) else _folder(opened, name) for name in runs)
 
 
+def store_of(run: str, store: str | None) -> Store:
+    """The open store in which a run is sought. Raises UsageError when there is none, which of a run beside it says what to do."""
+    from calyx_orch.store import database
+
+    try:
+        return database.open_store(store, create=False)
+    except UsageError:
+        _refuse_beside(run, ())
+        raise
+
+
 def id_of(opened: Store, run: str) -> str:
     """The id of a run of the store, named as for `folders`. Raises UsageError, which of a run beside the store says what to do."""
-    from calyx_orch.commands import unindexed
     from calyx_orch.store import indexing
 
     try:
         return indexing.id_of(opened, run)
     except UsageError:
-        for one in unindexed.named(run, opened.runs()):
-            raise UsageError(f"run {one.run_id} is not in the store: {one.sentence}") from None
+        _refuse_beside(run, opened.runs())
         raise
 
 
@@ -64,16 +72,33 @@ def known(what: str, word: str, choices: Iterable[str]) -> str:
 
 
 def _folder(opened: Store, name: str) -> Path:
-    from calyx_orch.commands import unindexed
     from calyx_orch.store import indexing
 
     try:
         return indexing.run_of(opened, name)
-    except UsageError:
-        beside = unindexed.named(name, opened.runs())
-        if len(beside) != 1:
-            raise
-        return Path(beside[0].folder)
+    except UsageError as error:
+        return _beside(name, opened.runs(), error)
+
+
+def _beside(name: str, known: Sequence[RunRow], otherwise: UsageError) -> Path:
+    """The folder of the run beside these that is named so. Raises `otherwise` when there is not one."""
+    from calyx_orch.commands import unindexed
+
+    found = unindexed.named(name, known)
+    if len(found) != 1:
+        raise otherwise
+    return Path(found[0].folder)
+
+
+def _refuse_beside(run: str, known: Sequence[RunRow]) -> None:
+    from calyx_orch.commands import unindexed
+
+    for one in unindexed.named(run, known):
+        raise UsageError(f"run {one.run_id} is not in the store: {one.sentence}") from None
+
+
+def _nowhere(name: str, error: UsageError) -> UsageError:
+    return UsageError(f"{name!r} is no directory here, and {error}")
 
 
 def _is_path(name: str) -> bool:

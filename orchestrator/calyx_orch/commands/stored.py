@@ -111,10 +111,9 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
     """Show what the store keeps of a run: its sentence and its figures by place. Raises UsageError for a run that it does not have."""
     from calyx_orch.analysis.scopes import SCOPES
     from calyx_orch.report import terminal
-    from calyx_orch.store import database
 
     naming.known("scope", scope, (*SCOPES, ALL))
-    with closing(database.open_store(store, create=False)) as opened:
+    with closing(naming.store_of(run, store)) as opened:
         row = opened.find(naming.id_of(opened, run))
         every = opened.figures(row.run_id)
     figures = [one for one in every if scope in (ALL, one["scope"])]
