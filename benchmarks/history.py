@@ -37,7 +37,7 @@ import postgres_server
 from calyx_orch.analysis import history
 from calyx_orch.analysis.scopes import scope_rows
 from calyx_orch.model import LoadMode, RunRecord, Series
-from calyx_orch.store import database, packing, tables
+from calyx_orch.store import database, nights, packing, tables
 from report_records import run_record
 
 GUESTS, PER_HOST, INTERVALS = 1000, 40, 600
@@ -177,18 +177,20 @@ def fill(store: database.Store, guests: int, seed: int) -> None:
     places += [("guest", f"vm{at:04d}") for at in range(guests)]
     few = run_record(2, per_host=2, blocks=1, runtime_s=5.0, loads=(LoadMode.TOGETHER,), seed=seed)
     blobs = [packing.pack_histogram(row.latency) for row in scope_rows(few)]
+    lanes = [_lane(place, engine) for place in places for engine in ENGINES]
+    with store._engine.begin() as connection:
+        connection.execute(sa.insert(tables.lane), lanes)
     for night in range(NIGHTS):
         started_s = FIRST_S + night * NIGHT_S
         run = _run(night, started_s, guests)
-        levels = draw.normal(1.0, 0.02, (len(places), len(ENGINES)))
-        rows = [
-            _figure(run["run_id"], started_s, place, engine, float(levels[at, which]), blobs[(at + which) % len(blobs)])
-            for at, place in enumerate(places)
-            for which, engine in enumerate(ENGINES)
-        ]
+        levels = draw.normal(1.0, 0.02, len(lanes)).tolist()
+        whose = [{"run_id": run["run_id"], "lane": lane["id"]} for lane in lanes]
+        rows = [one | _figure(place, started_s, levels[place]) for place, one in enumerate(whose)]
+        packed = [one | {"packed": blobs[place % len(blobs)]} for place, one in enumerate(whose)]
         with store._engine.begin() as connection:
             connection.execute(sa.insert(tables.run), [run])
             connection.execute(sa.insert(tables.figure), rows)
+            connection.execute(sa.insert(tables.latency), packed)
     compact(store)
 
 
@@ -238,18 +240,14 @@ def _run(night: int, started_s: float, guests: int) -> dict[str, Any]:
     }
 
 
-def _figure(
-    run_id: str, started_s: float, place: tuple[str, str], engine: str, level: float, latency: bytes
-) -> dict[str, Any]:
+def _lane(place: tuple[str, str], engine: str) -> dict[str, Any]:
+    what = (*place, "data", "randread-4k", engine, "together", "0123456789abcdef")
+    return {"id": nights.lane_number(*what), **dict(zip(nights.LANE, what, strict=True))}
+
+
+def _figure(place: int, started_s: float, level: float) -> dict[str, Any]:
     return {
-        "run_id": run_id,
-        "scope": place[0],
-        "name": place[1],
-        "target": "data",
-        "workload": "randread-4k",
-        "engine": engine,
-        "load": "together",
-        "series_key": "0123456789abcdef",
+        "place": place,
         "started_s": started_s,
         "guests": 1,
         "units": 6,
@@ -261,7 +259,6 @@ def _figure(
         "cv_within_run": 0.02,
         "cpu_ns_per_io": 4700.0 * level,
         "doubts": [],
-        "latency": latency,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import stat
 from dataclasses import replace
@@ -14,8 +15,9 @@ from alembic.runtime.migration import MigrationContext
 
 from calyx_orch.analysis.scopes import scope_rows
 from calyx_orch.errors import UsageError
-from calyx_orch.model import LoadMode, RunRecord
-from calyx_orch.store import database, indexing, tables
+from calyx_orch.model import GuestOutcome, LoadMode, RunRecord, Series
+from calyx_orch.store import database, indexing, migrations, nights, packing, tables
+from calyx_orch.store.schedules import Schedules
 from report_records import run_record
 
 
@@ -65,6 +67,64 @@ def test_a_run_that_is_forgotten_leaves_no_row(store: database.Store, record: Ru
             connection.execute(sa.select(sa.func.count()).select_from(t)).scalar()
             for t in tables.metadata.sorted_tables
         ] == [0] * len(tables.metadata.sorted_tables)
+
+
+def lanes(store: database.Store) -> int:
+    with store._engine.connect() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(tables.lane)).scalar_one())
+
+
+def test_what_all_nights_share_is_kept_once_and_as_long_as_there_is_one(
+    store: database.Store, record: RunRecord
+) -> None:
+    indexing.put(store, night(record, 1))
+    one_night = lanes(store)
+    assert one_night == len(scope_rows(record))
+    newer = {name: {**told, "kernel": "6.12.0"} for name, told in record.facts.items()}
+    for other in (night(record, 2), night(replace(record, facts=newer), 3)):
+        indexing.put(store, other)
+    assert lanes(store) == 2 * one_night
+    assert store.forget("night-003")
+    assert store.forget("night-001")
+    assert lanes(store) == one_night
+    assert len(store.figures("night-002")) == one_night
+    indexing.put(
+        store, night(replace(record, facts=newer), 2)
+    )  # indexed again with other facts: its old lanes are gone
+    assert lanes(store) == one_night
+
+
+def test_the_figures_of_a_run_are_in_the_order_in_which_they_were_put_in(
+    store: database.Store, record: RunRecord
+) -> None:
+    for day in (1, 2):
+        indexing.put(store, night(record, day))
+    order = [(one.scope, one.name, one.workload, one.engine) for one in scope_rows(record)]
+    found = [(one["scope"], one["name"], one["workload"], one["engine"]) for one in store.figures("night-002")]
+    assert found == order
+    assert set(store.figures("night-002", "vm_host")[0]) == set(store.figures("night-002")[0])
+
+
+def test_intervals_of_a_minute_times_beyond_2038_and_what_guests_say_are_kept(
+    store: database.Store, record: RunRecord
+) -> None:
+    """PostgreSQL's plain numbers end at 2^31, its texts hold no zeros and its JSON no NaN; SQLite takes all of it."""
+    minute = Series(60_000_000_000, (1.0,), (4096.0,), (0.0,), (0.0,))
+    first, *others = record.measurements
+    reason = "no answer: \0\udcff"
+    told = replace(
+        record,
+        measurements=(replace(first, series=minute), *others),
+        outcomes=(GuestOutcome(first.guest, "lost", "run", reason),),
+        facts={**record.facts, first.guest: {"odd": [math.nan, {"\0": math.inf}]}},
+    )
+    indexing.put(store, told)
+    assert store.series(record.run_id, first.guest)[first.round_index] == minute
+    due_s = 1 << 32
+    schedules = Schedules(store)
+    with schedules.deciding() as deciding:
+        deciding.put("nightly", due_s, state="queued")
+    assert schedules.firing("nightly", due_s)["state"] == "queued"
 
 
 def test_a_trend_is_in_the_order_of_nights(store: database.Store, record: RunRecord) -> None:
@@ -130,6 +190,45 @@ def test_controllers_that_start_at_once_share_a_new_store(url: str, record: RunR
 def test_migrations_make_the_tables_that_the_program_uses(store: database.Store) -> None:
     with store._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+
+
+FIGURE_0002 = sa.table(
+    "figure",
+    *map(sa.column, ("run_id", "scope", "name", "target", "workload", "engine", "load", "series_key", "started_s")),
+    *map(sa.column, ("guests", "units", *nights.METRICS, "latency")),
+    sa.column("doubts", sa.JSON),
+)
+
+
+def test_the_nights_of_an_older_store_are_carried_over(url: str, record: RunRecord) -> None:
+    """Figures, their order and their histograms, of two nights, are what they would be if they were indexed now."""
+    rows = scope_rows(record)
+    engine = database._engine(url, create=True)
+    with engine.begin() as connection:
+        migrations.upgrade(connection, "0002")
+        for day in (1, 2):
+            one = night(record, day)
+            started = 86_400.0 * day
+            run = replace(database.row_of(one, sentence=""), started_s=started)
+            connection.execute(sa.insert(tables.run), [database._run_row(one, run)])
+            figures = [
+                {name: getattr(row, name, None) for name in FIGURE_0002.c.keys()}  # noqa: SIM118
+                | {"run_id": one.run_id, "started_s": started, "doubts": list(row.doubts)}
+                | {"latency": packing.pack_histogram(row.latency)}
+                for row in rows
+            ]
+            connection.execute(sa.insert(FIGURE_0002), figures)
+    engine.dispose()
+    store = database.open_store(url)
+    indexing.put(store, night(record, 3))
+    assert [store.figures(f"night-{day:03d}") for day in (1, 2)] == [store.figures("night-003")] * 2
+    assert lanes(store) == len(rows)
+    where = ("vm_host", "hv1", "randread-4k", "calyx")
+    assert len({store.latency(f"night-{day:03d}", *where) for day in (1, 2, 3)}) == 1
+    assert [row.run_id for row in store.trend("p99_ns", scope="fleet")][:1] == ["night-001"]
+    with store._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+    store.close()
 
 
 def test_a_store_of_a_newer_program_is_left_alone(store: database.Store, url: str) -> None:

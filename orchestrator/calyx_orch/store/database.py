@@ -12,30 +12,28 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from calyx_orch.analysis.scopes import ScopeRow
 from calyx_orch.errors import UsageError
-from calyx_orch.model import Histogram, LoadMode, RunRecord, Series
-from calyx_orch.store import migrations, packing, tables
+from calyx_orch.model import Histogram, RunRecord, Series
+from calyx_orch.store import migrations, nights, packing, tables
+from calyx_orch.store.nights import NightRow
+
+__all__ = ["NightRow", "RunRow", "Store", "default_url", "open_store", "row_of", "shown"]
 
 ENVIRONMENT = "CALYX_ORCH_STORE"
 BUSY_TIMEOUT_S = 30.0
-METRICS = ("throughput_bytes_per_s", "iops", "p50_ns", "p99_ns", "p999_ns", "cv_within_run", "cpu_ns_per_io")
-PER_GUEST = (
-    "throughput_bytes_per_s",
-    "iops",
-)  # kept as the mean guest's, so that a night without one is not a slower one
 _WRITES = "calyx_writes"
-_FIGURE = ("scope", "name", "target", "workload", "engine", "load", "series_key", "guests", "units", *METRICS)
 
 
 @dataclass(frozen=True)
@@ -54,28 +52,6 @@ class RunRow:
     sentence: str
 
 
-class NightRow(NamedTuple):
-    """One figure of one run: a point of a trend."""
-
-    run_id: str
-    started_s: float
-    started_at: str
-    scope: str
-    name: str
-    target: str
-    workload: str
-    engine: str
-    load: str
-    series_key: str
-    guests: int
-    value: float
-
-    @property
-    def what(self) -> str:
-        """Which I/O it is of: workload, target, load, engine."""
-        return f"{self.workload} {self.target} {self.load} {self.engine}"
-
-
 class Store:
     """An open index. Every method is one transaction; UsageError when the database cannot be reached or written."""
 
@@ -89,18 +65,18 @@ class Store:
 
     def index(self, record: RunRecord, rows: Sequence[ScopeRow], *, sentence: str) -> None:
         """Put a run in, in place of what was there of it."""
-        run = row_of(record, sentence=sentence)
+        run = row_of(record, sentence=_text(sentence))
         with self._begin(writes=True) as connection:
-            connection.execute(sa.delete(tables.run).where(tables.run.c.run_id == run.run_id))
+            nights.forget(connection, run.run_id)
             connection.execute(sa.insert(tables.run), [_run_row(record, run)])
             _insert(connection, tables.guest, _guest_rows(record))
-            _insert(connection, tables.figure, [_figure_row(run.run_id, run.started_s, row) for row in rows])
+            nights.put(connection, run.run_id, run.started_s, rows)
             _insert(connection, tables.series, list(_series_rows(record)))
 
     def forget(self, run_id: str) -> bool:
         """Take a run out; whether it was there."""
         with self._begin(writes=True) as connection:
-            return bool(connection.execute(sa.delete(tables.run).where(tables.run.c.run_id == run_id)).rowcount)
+            return nights.forget(connection, run_id)
 
     def runs(self, *, inventory: str | None = None, limit: int | None = None) -> tuple[RunRow, ...]:
         """All runs, the newest first."""
@@ -133,13 +109,8 @@ class Store:
         `throughput_bytes_per_s` and `iops` are of the whole place, as in the tables of a run, `guest_..` of its mean guest, which is
         what is kept and what a history shows. Under `alone` there is no whole.
         """
-        wanted = sa.select(*(tables.figure.c[name] for name in (*_FIGURE, "doubts"))).where(
-            tables.figure.c.run_id == run_id
-        )
-        if scope is not None:
-            wanted = wanted.where(tables.figure.c.scope == scope)
         with self._begin() as connection:
-            return tuple(_told(dict(row)) for row in connection.execute(wanted).mappings())
+            return nights.figures(connection, run_id, scope)
 
     def guest_states(self, run_id: str) -> dict[str, str]:
         """How each guest of a run ended: measured, partial, lost, skipped or unknown."""
@@ -149,12 +120,9 @@ class Store:
 
     def latency(self, run_id: str, scope: str, name: str, workload: str, engine: str) -> tuple[Histogram, ...]:
         """The merged histograms of a place, one for each target and load."""
-        where = {"run_id": run_id, "scope": scope, "name": name, "workload": workload, "engine": engine}
-        wanted = sa.select(tables.figure.c.latency).where(
-            *(tables.figure.c[key] == value for key, value in where.items())
-        )
+        where = {"scope": scope, "name": name, "workload": workload, "engine": engine}
         with self._begin() as connection:
-            return tuple(packing.unpack_histogram(packed) for packed in connection.execute(wanted).scalars())
+            return nights.histograms(connection, run_id, where)
 
     def series(self, run_id: str, guest: str) -> dict[int, Series]:
         """The interval series of a guest, by round."""
@@ -167,32 +135,13 @@ class Store:
         self, metric: str, *, scope: str, since_s: float = 0.0, where: Mapping[str, str] | None = None
     ) -> tuple[NightRow, ...]:
         """A metric over time, oldest first; `where` may name name, workload, engine, target, load and inventory."""
-        if metric not in METRICS:
-            raise UsageError(f"no metric is called {metric!r}: there are {', '.join(METRICS)}")
-        columns, runs = tables.figure.c, tables.run.c
-        found_in = {"value": columns[metric], "started_at": sa.literal("")}
-        wanted = (
-            sa.select(*(found_in[name] if name in found_in else columns[name] for name in NightRow._fields))
-            .where(columns.scope == scope, columns.started_s >= since_s, columns[metric].is_not(None))
-            .order_by(columns.started_s)
-        )
-        where = dict(where or {})
-        nights = sa.select(runs.run_id, runs.started_at).where(runs.started_s >= since_s)
-        if "inventory" in where:
-            nights = nights.where(runs.inventory == where.pop("inventory"))
-        for key, value in where.items():
-            wanted = wanted.where(columns[key] == value)
         with self._begin() as connection:
-            started_at = {row.run_id: row.started_at for row in connection.execute(nights)}
-            rows = connection.execute(wanted).all()
-        at = NightRow._fields.index("started_at")
-        return tuple(
-            NightRow._make((*row[:at], started_at[row[0]], *row[at + 1 :])) for row in rows if row[0] in started_at
-        )
+            return nights.trend(connection, metric, scope=scope, since_s=since_s, where=where or {})
 
     def set_baseline(self, inventory: str, run_id: str) -> None:
         """Make a run the baseline of its inventory, in place of another."""
         with self._begin(writes=True) as connection:
+            nights.lock(connection)
             connection.execute(sa.delete(tables.baseline).where(tables.baseline.c.inventory == inventory))
             row = {"inventory": inventory, "run_id": run_id, "set_s": time.time()}
             connection.execute(sa.insert(tables.baseline), [row])
@@ -327,19 +276,6 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _told(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A kept figure as it is shown: the mean guest's rates under a name of their own, and those of all its guests together."""
-    shown: dict[str, Any] = {}
-    for name, value in row.items():
-        if name in PER_GUEST:
-            whole = row["guests"] if row["load"] != LoadMode.ALONE or row["scope"] == "guest" else None
-            shown[name] = None if value is None or whole is None else value * whole
-            shown[f"guest_{name}"] = value
-        else:
-            shown[name] = value
-    return shown
-
-
 def _insert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
     if rows:
         connection.execute(sa.insert(table), [dict(row) for row in rows])
@@ -355,6 +291,20 @@ def _run_row(record: RunRecord, run: RunRow) -> dict[str, Any]:
     }
 
 
+def _text(said: str) -> str:
+    """What guests said, as both databases take it: without zeros, which PostgreSQL refuses, and half characters."""
+    return said.encode(errors="backslashreplace").decode().replace("\0", "\\0")
+
+
+def _strict(said: Any) -> Any:
+    """Facts as strict JSON, which PostgreSQL asks for: what is no number there is unknown."""
+    if isinstance(said, float) and not math.isfinite(said):
+        return None
+    if isinstance(said, Mapping):
+        return {str(key): _strict(value) for key, value in said.items()}
+    return [_strict(value) for value in said] if isinstance(said, list | tuple) else said
+
+
 def _guest_rows(record: RunRecord) -> list[dict[str, Any]]:
     outcomes = {outcome.guest: outcome for outcome in record.outcomes}
     rows = []
@@ -368,21 +318,11 @@ def _guest_rows(record: RunRecord) -> list[dict[str, Any]]:
                 "storage": guest.storage,
                 "state": outcome.state if outcome else "unknown",
                 "step": outcome.step if outcome else "",
-                "reason": outcome.reason if outcome else "",
-                "facts": dict(record.facts.get(guest.name, {})),
+                "reason": _text(outcome.reason) if outcome else "",
+                "facts": _strict(record.facts.get(guest.name, {})),
             }
         )
     return rows
-
-
-def _figure_row(run_id: str, started: float, row: ScopeRow) -> dict[str, Any]:
-    return {
-        "run_id": run_id,
-        "started_s": started,
-        **{name: getattr(row, name) for name in _FIGURE},
-        "doubts": list(row.doubts),
-        "latency": packing.pack_histogram(row.latency),
-    }
 
 
 def _series_rows(record: RunRecord) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     Float,
     ForeignKey,
@@ -29,6 +30,9 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+WIDE = BigInteger().with_variant(Integer, "sqlite")  # 64 bits on either: SQLite's whole numbers always have them
 
 
 def _run_key() -> Column[str]:
@@ -67,10 +71,11 @@ guest = Table(
     UniqueConstraint("run_id", "guest"),
 )
 
-figure = Table(
-    "figure",
+# What every night says of a place is said here once: a figure is numbers, and two years of them lie close together.
+lane = Table(
+    "lane",
     metadata,
-    _run_key(),
+    Column("id", WIDE, primary_key=True, autoincrement=False),  # a digest of the rest
     Column("scope", String(16), nullable=False),  # fleet, vm_host, storage, guest
     Column("name", Text, nullable=False),
     Column("target", Text, nullable=False),
@@ -78,6 +83,15 @@ figure = Table(
     Column("engine", String(32), nullable=False),
     Column("load", String(16), nullable=False),
     Column("series_key", String(16), nullable=False),
+    Index("ix_lane_scope", "scope", "name"),
+)
+
+figure = Table(
+    "figure",
+    metadata,
+    _run_key(),
+    Column("lane", WIDE, ForeignKey("lane.id"), nullable=False),
+    Column("place", Integer, nullable=False),  # in the order of the run's tables, from 0
     Column("started_s", Float, nullable=False),  # the run's, so that a trend is one range of one index
     Column("guests", Integer, nullable=False),
     Column("units", Integer, nullable=False),
@@ -89,9 +103,17 @@ figure = Table(
     Column("cv_within_run", Float),
     Column("cpu_ns_per_io", Float),
     Column("doubts", JSON, nullable=False),
-    Column("latency", LargeBinary, nullable=False),
-    Index("ix_figure_trend", "scope", "name", "workload", "engine", "started_s"),
+    Index("ix_figure_lane", "lane", "started_s"),
     Index("ix_figure_run", "run_id"),
+)
+
+latency = Table(
+    "latency",
+    metadata,
+    _run_key(),
+    Column("lane", WIDE, nullable=False),
+    Column("packed", LargeBinary, nullable=False),
+    UniqueConstraint("run_id", "lane"),
 )
 
 series = Table(
@@ -100,7 +122,7 @@ series = Table(
     _run_key(),
     Column("guest", Text, nullable=False),
     Column("round_index", Integer, nullable=False),
-    Column("interval_ns", Integer, nullable=False),
+    Column("interval_ns", WIDE, nullable=False),
     Column("intervals", Integer, nullable=False),
     Column("packed", LargeBinary, nullable=False),
     UniqueConstraint("run_id", "guest", "round_index"),
@@ -136,7 +158,7 @@ firing = Table(
     "firing",
     metadata,
     Column("schedule", String(64), nullable=False),
-    Column("due_s", Integer, nullable=False),
+    Column("due_s", WIDE, nullable=False),
     Column("state", String(16), nullable=False),
     Column("kind", String(16), nullable=False),  # planned, catch-up, by hand
     Column("reason", Text, nullable=False),

@@ -17,8 +17,8 @@ from calyx_orch.store import tables
 LOCK = 0x63616C7978  # "calyx": two controllers never upgrade one database at once
 
 
-def upgrade(connection: Connection) -> None:
-    """Bring the tables up to date within the transaction. Raises UsageError when a newer calyx-orch made them."""
+def upgrade(connection: Connection, to: str = "head") -> None:
+    """Bring the tables up to date, or to the revision `to`, within the transaction. UsageError: a newer calyx-orch made them."""
     script = _script()
     if MigrationContext.configure(connection).get_current_revision() == script.get_current_head():
         return
@@ -30,9 +30,7 @@ def upgrade(connection: Connection) -> None:
         raise UsageError(
             f"the store was made by a newer calyx-orch (revision {current}): use that one, or another --store"
         )
-    with EnvironmentContext(
-        Config(), script, fn=lambda revision, _: script._upgrade_revs("head", revision)
-    ) as environment:
+    with EnvironmentContext(Config(), script, fn=lambda revision, _: script._upgrade_revs(to, revision)) as environment:
         environment.configure(connection=connection, target_metadata=tables.metadata, transactional_ddl=False)
         environment.run_migrations()
 
