@@ -50,14 +50,15 @@ def encode(verb: str, pairs: Iterable[tuple[str, Value]] = ()) -> bytes:
     return line
 
 
-def clean_left_over(paths: Iterable[Value], *, list_only: bool, skip: int = 0) -> bytes:
+def clean_left_over(paths: Iterable[Value], *, list_only: bool, skip: int = 0, kept: bool = False) -> bytes:
     """The `clean` that also removes (or only lists) what dead agents left in the target directories `paths`.
 
-    `skip` is `stay` of the answer before, whose `more` was true.
+    `skip` is `stay` of the answer before, whose `more` was true; `kept` removes files that are kept for later runs, too.
 
     Raises ProtocolError when they do not fit into one line.
     """
-    return encode("clean", [*(("path", path) for path in paths), ("list", int(list_only)), ("skip", skip)])
+    asked = (("list", int(list_only)), ("kept", int(kept)), ("skip", skip))
+    return encode("clean", [*(("path", path) for path in paths), *asked])
 
 
 def _name(text: str) -> str:

@@ -14,6 +14,7 @@
 
 #include "calyx/engine.h"
 #include "calyx/text.h"
+#include "kept.h"
 #include "moment.h"
 #include "protocol.h"
 
@@ -42,15 +43,25 @@ int files_make_work(struct record *record, const char *executable)
 	return make_work_in(record, "/tmp", strlen("/tmp"));
 }
 
+int files_find_place(const struct record *record, unsigned int *place)
+{
+	for (unsigned int i = 0; i < MADE_MAX; i++) {
+		if (record->made[i][0])
+			continue;
+		*place = i;
+		return 0;
+	}
+	return -EMFILE;
+}
+
 int files_make_directory(struct record *record, const char *parent, uint32_t files, unsigned int *place)
 {
-	unsigned int free_place = 0;
-	int error;
+	unsigned int free_place;
+	int error = files_find_place(record, &free_place);
 
-	while (free_place < MADE_MAX && record->made[free_place][0])
-		free_place++;
-	if (free_place == MADE_MAX)
-		return -EMFILE;
+	if (error)
+		return error;
+	record->kept[free_place].how = KEPT_NOT;
 	/* Noted before it is made, so that whoever ends the agent in between leaves nothing. */
 	record->made_files[free_place] = files;
 	if (calyx_format(record->made[free_place], PATH_MAX, "%s/" MADE_PREFIX "XXXXXX", parent) >= PATH_MAX) {
@@ -202,6 +213,9 @@ int files_remove_laid(int at_fd, const char *path, uint32_t files)
 
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
+	/* First, so that nobody takes what is left of the files for kept ones. */
+	unlink_in(fd, KEPT_RECORD_UNFINISHED);
+	error = unlink_in(fd, KEPT_RECORD);
 	for (uint32_t i = 0; i < files; i++) {
 		calyx_format(name, sizeof(name), "job.%u", i);
 		failed = unlink_in(fd, name);
@@ -284,6 +298,11 @@ int files_clean(struct record *record, struct json *removed, struct json *failed
 
 		if (!record->made[i][0])
 			continue;
+		if (record->kept[i].how && !kept_close(record, i)) {
+			let_go(&record->held[i]);
+			record->made[i][0] = 0;
+			continue;
+		}
 		memcpy(path, record->made[i], sizeof(path));
 		error = files_remove_directory(record, i);
 		if (error)

@@ -47,6 +47,7 @@ static bool is_agent_dead(struct watch *watch)
 /* Says why on stderr, where the controller finds an agent's last words. */
 static int clean_after(struct watch *watch, const char *why, int number)
 {
+	const char *ended = "its fio and its files are gone";
 	int error;
 
 	child_kill_all(5 * SECOND_NS);
@@ -55,9 +56,13 @@ static int clean_after(struct watch *watch, const char *why, int number)
 	watch->record->work_held = 0;
 	device_let_go_of_dead(&watch->record->devices);
 	error = files_clean(watch->record, NULL, NULL);
+	for (unsigned int i = 0; i < MADE_MAX; i++)
+		if (watch->record->kept[i].how == KEPT_CLOSED)
+			ended = "its fio is gone, its kept files stay";
+	if (error)
+		ended = "not all of its files could be removed";
 	files_remove_work(watch->record);
-	calyx_say(STDERR_FILENO, "calyx-agent: %s %d; %s\n", why, number,
-		  error ? "not all of its files could be removed" : "its fio and its files are gone");
+	calyx_say(STDERR_FILENO, "calyx-agent: %s %d; %s\n", why, number, ended);
 	return 1;
 }
 

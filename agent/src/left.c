@@ -23,8 +23,8 @@ enum list { FOUND, REMOVED, FAILED, KEPT, FREED, LISTS };
 
 struct cleaning {
 	struct command *command;
-	bool list_only, more;
-	uint64_t skip, stay; /* directories that stay: of earlier answers, and of all with this one */
+	bool list_only, kept, more; /* kept: also files that are kept for a later run */
+	uint64_t skip, stay;	    /* directories that stay: of earlier answers, and of all with this one */
 	struct buffer texts[LISTS];
 	struct json lists[LISTS];
 };
@@ -40,7 +40,7 @@ static size_t total_length(const struct cleaning *cleaning)
 	return length;
 }
 
-/* What a dead agent's directory takes on the disk, and how many files there are besides the note. */
+/* What a dead agent's directory takes on the disk, and how many files there are besides its records. */
 static uint64_t measure(int parent_fd, const char *name, uint64_t *files)
 {
 	int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -59,30 +59,10 @@ static uint64_t measure(int parent_fd, const char *name, uint64_t *files)
 		if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || S_ISDIR(status.st_mode))
 			continue;
 		bytes += (uint64_t)status.st_blocks * 512;
-		*files += strcmp(entry->d_name, NOTE) != 0;
+		*files += strcmp(entry->d_name, NOTE) && strcmp(entry->d_name, KEPT_RECORD);
 	}
 	closedir(directory);
 	return bytes;
-}
-
-static const char *why_kept(enum holder holder, const struct owner *owner, char why[WHY_MAX])
-{
-	char told[OWNER_TOLD];
-
-	switch (holder) {
-	case HOLDER_LIVES:
-		owner_tell(owner, told);
-		calyx_format(why, WHY_MAX, "its agent lives: in use by %s", told);
-		return why;
-	case HOLDER_ELSEWHERE:
-		return "an agent of another machine made it";
-	case HOLDER_OF_OTHERS:
-		return "it is another user's";
-	case HOLDER_NO_RECORD:
-		return "no record in it says that an agent made it";
-	default:
-		return "the file system cannot say whether its agent lives";
-	}
 }
 
 /* Of a note, in which anything may stand; null when it is no count that all can read. */
@@ -101,6 +81,7 @@ static void write_found(struct json *list, const char *path, const struct owner 
 	json_text(list, "kind", owner->kind);
 	json_text(list, "run", owner->run);
 	json_text(list, "by", owner->by);
+	json_text(list, "keep", owner->closed ? owner->keep : NULL);
 	write_count(list, "since_s", owner->since_s);
 	write_count(list, "pid", owner->pid);
 	json_u64(list, "files", files);
@@ -120,13 +101,13 @@ static uint64_t take(struct cleaning *cleaning, DIR *parent, const char *name, c
 	if (holder != HOLDER_IS_DEAD) {
 		/* Work directories of living agents are nothing to tell of: there is one beside each agent. */
 		if (!is_work || holder != HOLDER_LIVES)
-			files_write_failure(&cleaning->lists[KEPT], path, why_kept(holder, &owner, why));
+			files_write_failure(&cleaning->lists[KEPT], path, owner_why(holder, &owner, why));
 		cleaning->stay++;
 		return 0;
 	}
 	bytes = measure(dirfd(parent), name, &files);
 	write_found(&cleaning->lists[FOUND], path, &owner, files, bytes);
-	if (cleaning->list_only) {
+	if (cleaning->list_only || (owner.closed && !cleaning->kept)) {
 		cleaning->stay++;
 		return 0;
 	}
@@ -238,15 +219,17 @@ void work_clean(struct command *command)
 {
 	struct cleaning cleaning = {.command = command};
 	char why[WHY_MAX];
-	uint64_t list;
+	uint64_t list, kept;
 
-	if (line_check(&command->line, "path* list skip", why) ||
+	if (line_check(&command->line, "path* list kept skip", why) ||
 	    line_number(&command->line, "list", 0, 1, &list, why) ||
+	    line_number(&command->line, "kept", 0, 1, &kept, why) ||
 	    line_number(&command->line, "skip", 0, INT64_MAX, &cleaning.skip, why)) {
 		command_refuse(command, EINVAL, "%s", why);
 		return;
 	}
 	cleaning.list_only = list;
+	cleaning.kept = kept;
 	for (int i = 0; i < LISTS; i++) {
 		cleaning.lists[i].out = &cleaning.texts[i];
 		json_array(&cleaning.lists[i]);

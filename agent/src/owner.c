@@ -21,8 +21,8 @@
 #include "place.h"
 #include "protocol.h"
 
-#define NOTE_BYTES 1024
-#define STALE_MAX 32
+#define NOTE_BYTES 1280
+#define UNUSED_MAX 32
 #define ENTER_NS SECOND_NS
 
 static void tell_machine(char machine[2 * PLACE_TEXT])
@@ -82,11 +82,11 @@ static void take_value(const char *note, const char *key, char *value, size_t si
 		calyx_format(value, size, "%.*s", (int)strcspn(at + length + 1, "\n"), at + length + 1);
 }
 
-static uint64_t take_number(const char *note, const char *key)
+uint64_t owner_number(const char *record, const char *key)
 {
 	char text[32];
 
-	take_value(note, key, text, sizeof(text));
+	take_value(record, key, text, sizeof(text));
 	return calyx_number(text, NULL);
 }
 
@@ -96,6 +96,7 @@ static void read_note(const char *note, struct owner *owner)
 
 	take_value(note, "run", owner->run, sizeof(owner->run));
 	take_value(note, "by", owner->by, sizeof(owner->by));
+	take_value(note, "keep", owner->keep, sizeof(owner->keep));
 	take_value(note, "device", owner->device, sizeof(owner->device));
 	take_value(note, "kind", kind, sizeof(kind));
 	take_value(note, "files", files, sizeof(files));
@@ -103,8 +104,8 @@ static void read_note(const char *note, struct owner *owner)
 	owner->files = files[0] ? (uint32_t)calyx_number(files, NULL) : 0;
 	if (owner->files > CALYX_JOBS_MAX)
 		owner->files = CALYX_JOBS_MAX;
-	owner->since_s = take_number(note, "since");
-	owner->pid = take_number(note, "pid");
+	owner->since_s = owner_number(note, "since");
+	owner->pid = owner_number(note, "pid");
 }
 
 static enum holder look_at_note(int fd, const char *kind, struct owner *owner)
@@ -145,6 +146,7 @@ enum holder owner_look(int parent_fd, const char *name, const char *kind, struct
 		fd = openat(directory_fd, NOTE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd >= 0) {
 			holder = look_at_note(fd, kind, owner);
+			owner->closed = owner->keep[0] && !faccessat(directory_fd, KEPT_RECORD, F_OK, 0);
 			close(fd);
 		}
 	}
@@ -170,6 +172,26 @@ void owner_tell(const struct owner *owner, char told[OWNER_TOLD])
 	calyx_format(told, OWNER_TOLD, "run %.80s of %.80s for %lld s (agent %llu)",
 		     owner->run[0] ? owner->run : "unknown", owner->by[0] ? owner->by : "somebody",
 		     now_s > since_s ? now_s - since_s : 0, (unsigned long long)owner->pid);
+}
+
+const char *owner_why(enum holder holder, const struct owner *owner, char why[WHY_MAX])
+{
+	char told[OWNER_TOLD];
+
+	switch (holder) {
+	case HOLDER_LIVES:
+		owner_tell(owner, told);
+		calyx_format(why, WHY_MAX, "its agent lives: in use by %s", told);
+		return why;
+	case HOLDER_ELSEWHERE:
+		return "an agent of another machine made it";
+	case HOLDER_OF_OTHERS:
+		return "it is another user's";
+	case HOLDER_NO_RECORD:
+		return "no record in it says that an agent made it";
+	default:
+		return "the file system cannot say whether its agent lives";
+	}
 }
 
 static void refuse(const char *parent, const struct owner *owner, char *why)
@@ -240,6 +262,7 @@ int owner_settle(const char *directory, const struct owner *owner)
 	if (directory_fd < 0)
 		return -errno;
 	/* Under its final name only when it is locked and whole: who looks in between finds no note yet. */
+	unlinkat(directory_fd, NOTE_UNFINISHED, 0);
 	fd = openat(directory_fd, NOTE_UNFINISHED, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		error = -errno;
@@ -247,9 +270,9 @@ int owner_settle(const char *directory, const struct owner *owner)
 	}
 	tell_machine(machine);
 	length = calyx_format(note, sizeof(note),
-			      "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\n",
+			      "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\nkeep=%s\n",
 			      owner->kind, owner->files, owner->device, owner->run, owner->by, (long long)time(NULL),
-			      (int)getpid(), machine);
+			      (int)getpid(), machine, owner->keep);
 	flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks nobody is told dead or living */
 	errno = EIO;
 	if (write(fd, note, (size_t)length) != length || fsync(fd) ||
@@ -266,23 +289,32 @@ close_directory:
 	return error ? error : fd;
 }
 
-void owner_write_stale(struct json *json, const char *parent)
+static void write_unused(struct json *json, const char *parent, bool kept)
 {
 	DIR *directory = opendir(parent);
 	unsigned int count = 0;
 	const char *name;
 
-	json_key(json, "stale");
+	json_key(json, kept ? "kept" : "stale");
 	json_array(json);
-	while (directory && count < STALE_MAX && (name = owner_next(directory, MADE_PREFIX))) {
+	while (directory && count < UNUSED_MAX && (name = owner_next(directory, MADE_PREFIX))) {
+		char text[OWNER_TEXT + 32];
 		struct owner owner = {0};
 
-		if (owner_look(dirfd(directory), name, "files", &owner) != HOLDER_IS_DEAD)
+		if (owner_look(dirfd(directory), name, "files", &owner) != HOLDER_IS_DEAD ||
+		    (owner.keep[0] != 0) != kept)
 			continue;
-		json_text(json, NULL, name);
+		calyx_format(text, sizeof(text), "%s%s%s", name, kept ? " " : "", owner.keep);
+		json_text(json, NULL, text);
 		count++;
 	}
 	json_array_end(json);
 	if (directory)
 		closedir(directory);
+}
+
+void owner_write_unused(struct json *json, const char *parent)
+{
+	write_unused(json, parent, false);
+	write_unused(json, parent, true);
 }

@@ -26,9 +26,11 @@
 /* What a note says. `run` empty: of no run that is known, which neither refuses nor is refused. */
 struct owner {
 	char run[OWNER_TEXT], by[OWNER_TEXT];
-	const char *kind; /* files or work; NULL in a note of neither */
-	uint32_t files;	  /* at most so many job.N */
-	char device[24];  /* MAJOR:MINOR of the raw device that is held, or "" */
+	char keep[OWNER_TEXT]; /* whose kept files these are; empty: they are removed at the end */
+	bool closed;	       /* they are kept, and nobody needs to remove them (kept.h) */
+	const char *kind;      /* files or work; NULL in a note of neither */
+	uint32_t files;	       /* at most so many job.N */
+	char device[24];       /* MAJOR:MINOR of the raw device that is held, or "" */
 	uint64_t since_s, pid;
 };
 
@@ -48,11 +50,16 @@ bool owner_of_device(const char *parent, const char *device, const char *node, c
 int owner_settle(const char *directory, const struct owner *owner);
 /* Whose the directory `name` is, by a note of that kind; *owner is only filled in when a note could be read. */
 enum holder owner_look(int parent_fd, const char *name, const char *kind, struct owner *owner);
+/* Why a directory is not touched that its holder keeps; `why` is room for the sentence, where it takes any. */
+const char *owner_why(enum holder holder, const struct owner *owner, char why[WHY_MAX]);
+/* The number in the line `key=` of a record; 0 where there is none. */
+uint64_t owner_number(const char *record, const char *key);
 /* `run R of BY for N s (agent PID)`: who holds a directory, as far as its note says. */
 void owner_tell(const struct owner *owner, char told[OWNER_TOLD]);
 /* The next entry that begins with `prefix` and ends with six characters; NULL at the end. */
 const char *owner_next(DIR *parent, const char *prefix);
-/* A list of the names of what dead agents left in `parent`, at most 32 of them; empty where it cannot be read. */
-void owner_write_stale(struct json *json, const char *parent);
+/* Two lists of what lies in `parent` and is in nobody's use, at most 32 of each, empty where it cannot be read: `stale`
+ * of the names of what dead agents left, `kept` of the names of kept files with, behind a space, whose they are. */
+void owner_write_unused(struct json *json, const char *parent);
 
 #endif

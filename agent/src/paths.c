@@ -129,6 +129,6 @@ void facts_write_path(struct json *json, const char *path)
 		json_bool(json, "is_ram", place_is_ram(path));
 	if (S_ISBLK(status.st_mode) || !strncmp(path, DEVICE_SERIAL, strlen(DEVICE_SERIAL)))
 		device_write(json, path);
-	owner_write_stale(json, path);
+	owner_write_unused(json, path);
 	json_object_end(json);
 }

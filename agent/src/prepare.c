@@ -10,14 +10,17 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "calyx/text.h"
+#include "kept.h"
 #include "moment.h"
 #include "owner.h"
 
-#define KEYS "path size files seed max_bytes_per_s reserve verify run by"
-#define FILE_FACTS_BYTES 180  /* of a file in the answer, without its directory; also of the answer around them */
+#define KEYS "path size files seed max_bytes_per_s reserve verify run by keep"
+#define FILE_FACTS_BYTES 180  /* of a file in the answer, without its directory */
+#define AROUND_BYTES 1024     /* of the answer around them */
 #define BESIDE_FILES 2	      /* the directory and the note in it */
 #define LOOK_BYTES (16 << 20) /* written between looks at what is free */
 
@@ -31,6 +34,8 @@ struct layout_job {
 	bool verify;	     /* blocks that verify=crc32c can check */
 	uint64_t done_bytes; /* of the files before the present one */
 	uint64_t written_bytes;
+	uint64_t began_ns;
+	char anew[WHY_MAX]; /* why kept files that were there are of no use, and were removed; empty: none were */
 };
 
 static size_t escaped_size(const char *text)
@@ -59,7 +64,8 @@ static int parse(struct layout_job *job, char *why)
 		return -EINVAL;
 	}
 	job->verify = verify && !strcmp(verify, "crc32c");
-	if (owner_parse(line, "run", job->owner.run, why) || owner_parse(line, "by", job->owner.by, why))
+	if (owner_parse(line, "run", job->owner.run, why) || owner_parse(line, "by", job->owner.by, why) ||
+	    owner_parse(line, "keep", job->owner.keep, why))
 		return -EINVAL;
 	job->parent = line_get(line, "path");
 	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
@@ -71,7 +77,7 @@ static int parse(struct layout_job *job, char *why)
 			     job->files, job->size);
 		return -EINVAL;
 	}
-	if (job->files * (escaped_size(job->parent) + FILE_FACTS_BYTES) > LINE_MAX_BYTES - FILE_FACTS_BYTES) {
+	if (job->files * (escaped_size(job->parent) + FILE_FACTS_BYTES) > LINE_MAX_BYTES - AROUND_BYTES) {
 		calyx_format(why, WHY_MAX,
 			     "the path is too long for %" PRIu64 " files: the answer is one line of 64 KiB",
 			     job->files);
@@ -134,24 +140,6 @@ static bool on_progress(void *context, uint64_t written_bytes)
 	return job->reserve_is_touched || command_stopped(job->command);
 }
 
-static void write_file_facts(struct json *json, const char *path, const struct layout_job *job,
-			     const struct calyx_layout *layout)
-{
-	json_object(json);
-	json_text(json, "path", path);
-	json_u64(json, "size", job->size);
-	if (layout->fiemap) {
-		json_u64(json, "extents", layout->extents);
-		json_u64(json, "unwritten", layout->unwritten_bytes);
-		json_u64(json, "holes", layout->hole_bytes);
-	} else {
-		json_null(json, "extents");
-		json_null(json, "unwritten");
-		json_null(json, "holes");
-	}
-	json_object_end(json);
-}
-
 static int lay_out(struct layout_job *job, const char *directory, struct json *json, char *why)
 {
 	for (uint64_t i = 0; i < job->files; i++) {
@@ -167,7 +155,7 @@ static int lay_out(struct layout_job *job, const char *directory, struct json *j
 			return error;
 		job->done_bytes += job->size;
 		job->written_bytes += layout.written_bytes;
-		write_file_facts(json, path, job, &layout);
+		kept_write_file(json, path, job->size, &layout);
 	}
 	return 0;
 }
@@ -225,48 +213,107 @@ static int settle(struct layout_job *job, unsigned int *place, char *why)
 	return error;
 }
 
+static struct json begin_answer(const char *directory, struct buffer *message)
+{
+	struct json json = message_begin(message, "prepared");
+
+	json_text(&json, "directory", directory);
+	json_key(&json, "files");
+	json_array(&json);
+	return json;
+}
+
+static void end_answer(struct layout_job *job, unsigned int place, struct json *json, const char *layout)
+{
+	const struct kept *kept = &job->command->agent->record->kept[place];
+	struct statvfs space = {0};
+
+	json_array_end(json);
+	json_text(json, "layout", layout);
+	json_text(json, "anew", job->anew[0] ? job->anew : NULL);
+	json_u64(json, "laid_s", kept->laid_s);
+	json_u64(json, "uses", kept->uses);
+	json_u64(json, "written_bytes", job->written_bytes);
+	json_u64(json, "took_ns", moment_now_ns() - job->began_ns);
+	statvfs(job->parent, &space);
+	json_u64(json, "free_bytes", (uint64_t)space.f_bavail * space.f_frsize);
+	if (space.f_files)
+		json_u64(json, "free_inodes", space.f_favail);
+	else
+		json_null(json, "free_inodes");
+	message_end(json);
+	job->command->closing = *json->out;
+}
+
 static void make_files(struct layout_job *job, unsigned int place)
 {
 	struct record *record = job->command->agent->record;
-	uint64_t began_ns = moment_now_ns();
+	struct kept *kept = &record->kept[place];
 	struct buffer message = {0};
-	struct statvfs space = {0};
 	char why[WHY_MAX] = "";
-	struct json json;
-	int error;
+	struct json json = begin_answer(record->made[place], &message);
+	int error = lay_out(job, record->made[place], &json, why);
 
-	json = message_begin(&message, "prepared");
-	json_text(&json, "directory", record->made[place]);
-	json_key(&json, "files");
-	json_array(&json);
-	error = lay_out(job, record->made[place], &json, why);
 	if (error) {
 		buffer_free(&message);
 		files_remove_directory(record, place);
 		refuse_layout(job, error, why);
 		return;
 	}
-	json_array_end(&json);
-	json_u64(&json, "written_bytes", job->written_bytes);
-	json_u64(&json, "took_ns", moment_now_ns() - began_ns);
-	statvfs(job->parent, &space);
-	json_u64(&json, "free_bytes", (uint64_t)space.f_bavail * space.f_frsize);
-	if (space.f_files)
-		json_u64(&json, "free_inodes", space.f_favail);
-	else
-		json_null(&json, "free_inodes");
-	message_end(&json);
-	job->command->closing = message;
+	*kept = (struct kept){.verify = job->verify, .laid_s = (uint64_t)time(NULL)};
+	if (job->owner.keep[0])
+		kept->how = KEPT_OPEN; /* whole from here on */
+	end_answer(job, place, &json, "new");
+}
+
+/* Takes kept files that are what they were, and removes those that are not. 1: they are told of; 0: there are none; or
+ * -errno with a sentence in why. */
+static int reuse(struct layout_job *job, char *why)
+{
+	const struct kept_wanted wanted = {.files = job->files, .size = job->size, .verify = job->verify};
+	struct record *record = job->command->agent->record;
+	struct buffer message = {0};
+	unsigned int place;
+	struct json json;
+	int error;
+
+	for (;;) {
+		int entered = owner_enter(job->parent);
+
+		error = owner_check(job->parent, &job->owner, why);
+		if (!error)
+			error = kept_take(record, job->parent, &job->owner, &place, why);
+		if (entered >= 0)
+			close(entered);
+		if (error <= 0)
+			return error;
+		json = begin_answer(record->made[place], &message);
+		if (!kept_open(record, place, &wanted, &json, job->anew))
+			break;
+		buffer_free(&message);
+		error = files_remove_directory(record, place);
+		if (error) {
+			calyx_format(why, WHY_MAX, "%.200s cannot be removed, to lay out anew (%.150s): %s",
+				     record->made[place], job->anew, files_why(error));
+			return error;
+		}
+	}
+	end_answer(job, place, &json, "reused");
+	return 1;
 }
 
 void work_prepare(struct command *command)
 {
-	struct layout_job job = {.command = command};
+	struct layout_job job = {.command = command, .began_ns = moment_now_ns()};
 	char why[WHY_MAX] = "";
 	unsigned int place;
 	int error;
 
 	error = parse(&job, why);
+	if (!error && job.owner.keep[0])
+		error = reuse(&job, why);
+	if (error > 0)
+		return;
 	if (!error)
 		error = check_parent(&job, why);
 	if (!error) {

@@ -226,11 +226,21 @@ int calyx_target_fill(int fd, const char *path, uint64_t size, uint64_t data_see
 	return error;
 }
 
-/* Adds one extent, and the gap before it, to what was found. *end is how far the file has been seen. */
-static void count_extent(const struct fiemap_extent *extent, uint64_t size, uint64_t *end, struct calyx_layout *found)
+/* Adds one extent, and the gap before it, to what was found. *end is how far the file has been seen, *shift how far
+ * the extent before lies from its place in the file. */
+static void count_extent(const struct fiemap_extent *extent, uint64_t size, uint64_t *end, uint64_t *shift,
+			 struct calyx_layout *found)
 {
 	uint64_t from = extent->fe_logical < size ? extent->fe_logical : size;
 	uint64_t to = extent->fe_logical + extent->fe_length < size ? extent->fe_logical + extent->fe_length : size;
+	uint64_t moved = extent->fe_physical - extent->fe_logical, state = found->placed ^ moved;
+
+	if (!found->extents || from > *end || moved != *shift) {
+		state = calyx_random_next(&state) ^ from;
+		found->placed = calyx_random_next(&state);
+		found->pieces++;
+	}
+	*shift = moved;
 
 	found->extents++;
 	if (from > *end)
@@ -245,7 +255,7 @@ int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout)
 	size_t room = sizeof(struct fiemap) + EXTENTS_AT_ONCE * sizeof(struct fiemap_extent);
 	struct fiemap *map = malloc(room);
 	struct calyx_layout found = {.written_bytes = layout->written_bytes, .fiemap = true};
-	uint64_t end = 0;
+	uint64_t end = 0, shift = 0;
 	bool last = false;
 	int error = 0;
 
@@ -262,7 +272,7 @@ int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout)
 			break;
 		error = 0;
 		for (uint32_t i = 0; i < map->fm_mapped_extents; i++) {
-			count_extent(&map->fm_extents[i], size, &end, &found);
+			count_extent(&map->fm_extents[i], size, &end, &shift, &found);
 			last |= map->fm_extents[i].fe_flags & FIEMAP_EXTENT_LAST;
 		}
 		last |= map->fm_mapped_extents == 0;
@@ -270,7 +280,7 @@ int calyx_target_extents(int fd, uint64_t size, struct calyx_layout *layout)
 	free(map);
 	if (error == -EOPNOTSUPP || error == -ENOTTY) {
 		found.fiemap = false;
-		found.extents = found.hole_bytes = found.unwritten_bytes = 0;
+		found.extents = found.hole_bytes = found.unwritten_bytes = found.pieces = found.placed = 0;
 		error = 0;
 	} else if (!error && end < size) {
 		found.hole_bytes += size - end;

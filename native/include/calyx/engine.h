@@ -232,6 +232,9 @@ void calyx_crew_close(struct calyx_crew *crew);
  * -ECANCELED. */
 struct calyx_layout {
 	uint64_t written_bytes, extents, unwritten_bytes, hole_bytes;
+	/* However many extents the file system makes of them: parts that lie together on the disk, and a digest of
+	 * where each begins, in the file and there. */
+	uint64_t pieces, placed;
 	bool fiemap; /* false: the file system cannot say */
 };
 /* The data_seed of one of several files by a seed of them all: no two are alike, whatever the seeds. */

@@ -160,13 +160,16 @@ def clean(
     agents: Annotated[
         bool, typer.Option("--agents", help="Remove agents of other versions of calyx-orch from the guests, too.")
     ] = False,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Remove files that are kept for later runs (keep_files), too.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; touch nothing.")] = False,
     json_: JsonWord = False,
 ) -> None:
-    """Remove what runs have left on guests whose controller or agent died; what is in use stays."""
+    """Remove what runs have left on guests whose controller or agent died; what is in use or kept for later runs stays."""
     from calyx_orch.commands import clean as command
 
-    options = command.CleanOptions(limit=tuple(limit or ()), dry_run=dry_run, agents=agents, as_json=json_)
+    options = command.CleanOptions(limit=tuple(limit or ()), dry_run=dry_run, agents=agents, kept=kept, as_json=json_)
     raise typer.Exit(command.show(guests.read(), options))
 
 

@@ -21,6 +21,7 @@ class CleanOptions:
     limit: tuple[str, ...] = ()
     dry_run: bool = False
     agents: bool = False
+    kept: bool = False
     as_json: bool = False
 
 
@@ -37,4 +38,4 @@ def show(inventory: Inventory, options: CleanOptions) -> int:
 
 async def _clean(guests: Sequence[Guest], options: CleanOptions, passphrases: Mapping[str, str]) -> tuple[Cleaned, ...]:
     async with transport.Pool(passphrases=passphrases) as pool:
-        return await clean.clean(guests, pool=pool, dry_run=options.dry_run, agents=options.agents)
+        return await clean.clean(guests, pool=pool, dry_run=options.dry_run, agents=options.agents, kept=options.kept)

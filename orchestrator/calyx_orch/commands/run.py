@@ -229,9 +229,11 @@ def guard_growth(plan: Plan, *, allowed: bool) -> None:
         limit = units.format_bytes(growth.limit_bytes)
         why = f"of {limit} declared free" if growth.declared else f"and declares no free space (assumed: {limit})"
         lines.append(f"  {growth.kind} {growth.name}: {units.format_bytes(growth.new_bytes)} of new files {why}")
+    kept = "; kept files count, since only the guests know whether theirs can be reused"
     raise UsageError(
         "this run would write more new bytes than it may:\n" + "\n".join(lines) + "\n"
         "use smaller files or fewer guests, declare `free:` there, or pass --allow-growth"
+        + (kept if any(layout.keep for layout in plan.layouts) else "")
     )
 
 

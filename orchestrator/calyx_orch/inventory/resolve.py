@@ -204,10 +204,11 @@ class Fleet:
         )  # fmt: skip
 
     def _targets(self, layers: list[tuple[Path, Any]]) -> tuple[Target, ...]:
+        keep = bool(_said(layers, "keep_files")[0])
         targets = []
         for name, settings in _merged(layers, "targets").items():
             if settings is not None:
-                targets.append(_target(name, settings))
+                targets.append(_target(name, settings, keep=keep))
         return tuple(targets)
 
     def _reference(self, layers: list[tuple[Path, Any]], key: str, known: Mapping[str, Any]) -> str | None:
@@ -261,10 +262,11 @@ class Fleet:
         self._document.problems.append(problem)
 
 
-def _target(name: str, settings: TargetSettings) -> Target:
+def _target(name: str, settings: TargetSettings, *, keep: bool) -> Target:
     raw = settings.path is None
     path = settings.path or settings.device or f"serial:{settings.serial}"
-    return Target(name, path, settings.allow_ram, raw, settings.serial if raw else None, settings.reserve)
+    keep = keep if settings.keep_files is None else settings.keep_files
+    return Target(name, path, settings.allow_ram, raw, settings.serial if raw else None, settings.reserve, keep)
 
 
 def _said(layers: list[tuple[Path, Any]], key: str) -> tuple[Any, Path]:

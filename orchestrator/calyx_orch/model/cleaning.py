@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Leftover:
-    """A directory that a dead agent left, by the record in it. `kind` is files or work; `since_s` is wall clock, 0: not known."""
+    """A directory that a dead agent left, by the record in it. `kind` is files or work; `since_s` is wall clock, 0: not known.
+
+    `keep` names whose kept files it holds; empty: none are kept there.
+    """
 
     path: str
     kind: str
@@ -16,6 +19,7 @@ class Leftover:
     since_s: int
     files: int
     bytes: int
+    keep: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,9 @@ class Freed:
 class Cleaned:
     """One guest after a clean. `trouble`: it could not be looked at to the end, and why; the rest is what is known all the same.
 
-    `removed` are those of `found` that are gone (or would be: `dry_run`), `kept` what is not ours to remove now, `failed` what
-    should be gone and is not. `agents` are executables of other versions, path and bytes. `more`: not all that is there was told.
+    `removed` are those of `found` that are gone (or would be: `dry_run`), `kept` what is not ours to remove now, `kept_files` what
+    stays for later runs since nobody asked for its removal, `failed` what should be gone and is not. `agents` are executables of
+    other versions, path and bytes. `more`: not all that is there was told.
     """
 
     guest: str
@@ -49,6 +54,7 @@ class Cleaned:
     trouble: str = ""
     removed: tuple[Leftover, ...] = ()
     kept: tuple[Untouched, ...] = ()
+    kept_files: tuple[Leftover, ...] = ()
     failed: tuple[Untouched, ...] = ()
     freed: tuple[Freed, ...] = ()
     agents: tuple[tuple[str, int], ...] = ()

@@ -28,6 +28,7 @@ class PlanRow:
     it: a guest, or a vm_host whose guests lie on a storage that limits them).
 
     `written_max_bytes` is None when some writing round has no rate: `written` then says for how long it writes.
+    `kept_bytes` of the new ones are of files that are kept: 0 of them are new where these can be reused, which is known on the guest only.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class PlanRow:
     written: str
     limit_bytes: int = 0
     exceeds: bool = False
+    kept_bytes: int = 0
 
 
 def rated_bytes_per_s(workload: Workload) -> int | None:
@@ -72,9 +74,13 @@ def describe(plan: Plan) -> tuple[PlanRow, ...]:
     """Rows of the plan: the total, then each storage, vm_host and guest. Guests without a round are left out."""
     growth = {(one.kind, one.name): one for one in plan.growth}
     laid: Counter[tuple[str, str]] = Counter()
+    kept: Counter[tuple[str, str]] = Counter()
     places = {guest.name: _places_of(guest) for guest in plan.inventory.guests}
     for guest, new_bytes in _laid_bytes(plan).items():
         laid.update(dict.fromkeys(places[guest], new_bytes))
+    for layout in plan.layouts:
+        if layout.keep:
+            kept.update(dict.fromkeys(places[layout.guest], layout.total_bytes))
     sums: dict[tuple[str, str], _Sum] = {}
     for one in (*plan.all_rounds, *_probes(plan)):
         counts = Counter(place for guest in one.guests for place in places[guest])
@@ -82,7 +88,8 @@ def describe(plan: Plan) -> tuple[PlanRow, ...]:
     order = ("total", "storage", "vm_host", "guest")
     known = dict.fromkeys(place for guest in plan.inventory.guests for place in places[guest.name] if place in sums)
     chosen = sorted(known, key=lambda place: order.index(place[0]))
-    return tuple(_row(plan, place, sums[place], laid[place], growth.get(place)) for place in chosen)
+    rows = (_row(plan, place, sums[place], laid[place], growth.get(place)) for place in chosen)
+    return tuple(replace(row, kept_bytes=kept[place]) for row, place in zip(rows, chosen, strict=True))
 
 
 def _probes(plan: Plan) -> Iterable[Round]:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from calyx_orch import documents, names, units
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Guest, Inventory, Layout, LoadMode, Plan, Round, SearchPlan, Target, Until, Workload
-from calyx_orch.plan import capacity, cost, equals, precondition
+from calyx_orch.plan import capacity, cost, equals, keeping, precondition
 from calyx_orch.plan.order import density_sets, engine_orders, guest_sets
 
 CALYX = "calyx"
@@ -68,6 +68,7 @@ def make(
         )
     precondition.check(narrowed)
     layouts = _layouts(guests, chosen)
+    notes += keeping.notes(layouts, guests)
     before = max(precondition.rounds_at_most(narrowed, one) for one in chosen)
     before += any(one.load_share is not None for one in chosen) * len(engines)  # closed loops that measure capacity
     cells = _within_impact(narrowed, cells, layouts, rounds_each=turns + before)
@@ -201,13 +202,14 @@ def _layouts(guests: Sequence[Guest], workloads: Sequence[Workload]) -> tuple[La
         for target in guest.targets:
             users = [one for one in workloads if not one.targets or target.name in one.targets]
             if users:
+                keeping.check(target, users)
                 files, size = max(one.numjobs for one in users), max(one.file_bytes for one in users)
                 verify = _verified(target.name, users)
                 _check_device(target, users)
                 layouts.append(
                     Layout(
                         guest.name, target.name, target.path, files, size, target.allow_ram, verify,
-                        target.device, target.serial, target.reserve_bytes,
+                        target.device, target.serial, target.reserve_bytes, guest.kept_as(target),
                     )
                 )  # fmt: skip
     return tuple(layouts)

@@ -9,9 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from calyx_orch.model import Cleaned, Freed
+from calyx_orch.model import Cleaned, Freed, Leftover
 from calyx_orch.report import facts, screen, terminal, wording
-from calyx_orch.report.tables import Field
+from calyx_orch.report.fields import Field
 
 JSON_FORMAT = "calyx-orch-clean/1"
 LINES_MAX = 60
@@ -25,7 +25,7 @@ NOT_KNOWN = "may stay allocated on the vm_host's thin disk: whether the guest's 
 
 def show(cleaned: Sequence[Cleaned], console: Console) -> None:
     """Print a row for each guest on which anything was found, the reasons, and one sentence."""
-    rows = [one for one in cleaned if one.removed or one.kept or one.failed or one.agents]
+    rows = [one for one in cleaned if one.removed or one.kept or one.kept_files or one.failed or one.agents]
     if rows:
         terminal.show_rows(console, "what was left by the dead", FIELDS, rows[: terminal.GUESTS_ALL_MAX])
     lines = [line for one in cleaned for line in _lines(one)]
@@ -46,7 +46,7 @@ FIELDS: tuple[Field[Cleaned], ...] = (
     Field("files", lambda one: str(sum(left.files for left in one.removed))),
     Field("bytes", lambda one: wording.size(sum(left.bytes for left in one.removed))),
     Field("old agents", lambda one: str(len(one.agents) or ""), 2),
-    Field("stays", lambda one: str(len(one.kept) or ""), 1),
+    Field("stays", lambda one: str(len(one.kept) + len(one.kept_files) or ""), 1),
     Field("failed", lambda one: str(len(one.failed) or "")),
     Field(
         "runs", lambda one: ", ".join(dict.fromkeys(left.run for left in one.removed if left.run)), 1, is_number=False
@@ -58,20 +58,28 @@ def _lines(one: Cleaned) -> list[tuple[str, str]]:
     """What is told of one guest, each line with its style."""
     name = one.guest
     verb = "would remove" if one.dry_run else "removed"
-    how = "not cleaned to the end" if one.removed or one.kept or one.failed else "not cleaned"
+    how = "not cleaned to the end" if one.removed or one.kept or one.kept_files or one.failed else "not cleaned"
     lines = [(f"{name}: {how}: {one.trouble}", "red")] if one.trouble else []
     if one.more:
         lines.append((f"{name}: there is more than was told: run this again after a clean", "yellow"))
     for left in one.removed:
-        of = f", of run {left.run} of {left.by or 'somebody'}" if left.run else ""
-        what = f"{wording.count_of(left.files, 'file')}, {wording.size(left.bytes)}{of}"
-        lines.append((f"{name}: {verb} {left.path} ({what})", ""))
+        lines.append((f"{name}: {verb} {left.path} ({_what(left)})", ""))
     lines += [
         (f"{name}: {verb} {path} ({wording.size(size)}, another version's agent)", "") for path, size in one.agents
+    ]
+    lines += [
+        (f"{name}: kept {left.path} ({_what(left)}): `calyx-orch clean --kept` removes it", "yellow")
+        for left in one.kept_files
     ]
     lines += [(f"{name}: kept {stays.path}: {stays.why}", "yellow") for stays in one.kept]
     lines += [(f"{name}: could not remove {stays.path}: {stays.why}: see to it by hand", "red") for stays in one.failed]
     return lines + [(f"{name}: {_on_the_host(freed)}", "dim") for freed in one.freed]
+
+
+def _what(left: Leftover) -> str:
+    keep = f", kept for {left.keep}" if left.keep else ""
+    of = f", of run {left.run} of {left.by or 'somebody'}" if left.run else ""
+    return f"{wording.count_of(left.files, 'file')}, {wording.size(left.bytes)}{keep}{of}"
 
 
 def _on_the_host(freed: Freed) -> str:
@@ -99,7 +107,11 @@ def sentence(cleaned: Sequence[Cleaned]) -> str:
         where = guests if looked == len(cleaned) else f"{looked} of {guests}"
         text = f"Nothing is left by the dead on {where}" if looked else "No guest told that it was cleaned"
     kept = [one.guest for one in cleaned if one.kept]
+    later = [left for one in cleaned for left in one.kept_files]
     bad = [one.guest for one in cleaned if not one.is_clean]
+    if later:
+        held = wording.size(sum(left.bytes for left in later))
+        text += f"; {wording.count_of(len(later), 'set')} of kept files ({held}) {'stays' if len(later) == 1 else 'stay'} for later runs"
     text += f"; something stays on {facts.names(kept)}" if kept else ""
     text += f"; not clean: {facts.names(bad)}" if bad else ""
     return f"{text}. Nothing was touched." if verb.startswith("Would") else f"{text}."

@@ -138,7 +138,7 @@ def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console, *, refusal: s
         if len(guests) > GUESTS_ALL_MAX:
             worst = sorted(guests, key=lambda row: -row.new_bytes)[:WORST_SHOWN]
             shown = [row for row in rows if row.kind != "guest"] + worst
-        _print(console, "what it costs", _COSTS, shown)
+        _print(console, "what it costs", _COSTS, shown, text=_KEPT if any(row.kept_bytes for row in rows) else "")
         if len(shown) < len(rows):
             console.print(Text(f"and {len(rows) - len(shown)} guests more, with no more new bytes than these"))
         names = facts.names(guest.name for guest in plan.inventory.guests)
@@ -208,6 +208,17 @@ def _kinds(plan: Plan) -> list[tuple[str, ...]]:
 
 
 _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
+
+def _new_bytes(row: PlanRow) -> str:
+    """How many bytes are new: a range where it is known on the guests only whether kept files can be reused."""
+    most = wording.size(row.new_bytes)
+    return f"{wording.size(row.new_bytes - row.kept_bytes)} to {most}" if row.kept_bytes else most
+
+
+_KEPT = (
+    "The fewer new bytes where a guest still holds its kept files as the run before left them, which is known once it is asked; bytes "
+    "written at most, time and `impact` count the more."
+)
     Field("workload", lambda row: row[0], is_number=False),
     Field("target", lambda row: row[1], is_number=False),
     Field("load", lambda row: row[2], is_number=False),
@@ -220,7 +231,7 @@ _COSTS: tuple[Field[PlanRow], ...] = (
     Field("name", lambda row: row.name, is_number=False),
     Field("rounds", lambda row: str(row.rounds), 2),
     Field("time", lambda row: wording.duration(row.seconds), 1),
-    Field("new bytes", lambda row: wording.size(row.new_bytes)),
+    Field("new bytes", _new_bytes),
     Field("new bytes allowed", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else ""),
     Field("written at most", lambda row: row.written, is_number=False),
     Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),

@@ -102,6 +102,7 @@ PATH_FACTS = Keys(
         **_all(flag, "exists is_dir writable is_block is_fuse is_ram rotational"),
         **_all(number, "free_bytes free_inodes total_inodes total_bytes logical_block_size physical_block_size queue_depth io_poll"),
         "stale": Each(text),
+        "kept": Each(text),
         "disk": Keys(_all(text, "number serial wwid uuid backing_file") | _all(number, "size_bytes")),
         "block": Keys(_all(text, "node serial wwid refused") | _all(number, "size_bytes") | _all(flag, "discard")),
     },
@@ -126,8 +127,9 @@ PREPARED = Keys(
         "directory": path,
         "device": path,
         "serial": text,
+        **_all(text, "layout anew"),
         "files": Each(Keys({"path": path, **_all(number, "size extents unwritten holes")}, needed=("path",))),
-        **_all(number, "written_bytes took_ns free_bytes free_inodes"),
+        **_all(number, "written_bytes took_ns free_bytes free_inodes laid_s uses"),
     },
     needed=("files",),
 )
@@ -135,7 +137,7 @@ WHY = Each(Keys({"path": text, "why": text}))
 CLEANED = Keys(
     {
         "removed": Each(text), "failed": WHY, "kept": WHY, "list": flag, "more": flag, "stay": number,
-        "found": Each(Keys({**_all(text, "path kind run by"), **_all(number, "since_s pid files bytes")}, needed=("path",))),
+        "found": Each(Keys({**_all(text, "path kind run by keep"), **_all(number, "since_s pid files bytes")}, needed=("path",))),
         "freed": Each(Keys({**_all(text, "path mount discard"), "bytes": number}, needed=("path",))),
     }
 )  # fmt: skip

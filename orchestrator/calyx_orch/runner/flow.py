@@ -16,6 +16,7 @@ from calyx_agent.executables import Executable, available
 from calyx_orch import coordination as co
 from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
+from calyx_orch.analysis import keeping
 from calyx_orch.errors import RefusedError
 from calyx_orch.model import Conditioned, Found, Guest, GuestOutcome, Measurement, Plan, Round, Settled
 from calyx_orch.report.live import Live
@@ -151,6 +152,9 @@ class _Run:
         self._refuse_others()
         self._keep_facts()
         await self._step("laying out files on", self.fleet.alive(), self._lay_out, "prepare")
+        for note in keeping.told(self.plan, {name: one.facts for name, one in self.fleet.sessions.items()}):
+            self.notes.append(note)
+            self.live.note(note)
         await self._unless_interrupted(self._probe())
         await self._unless_interrupted(self._calibrate())
         await self._unless_interrupted(self.fleet.each(self.fleet.alive(), self._rehearse, "rehearse"))
@@ -210,7 +214,8 @@ class _Run:
     async def _inspect(self, guest: Guest) -> None:
         session = self.fleet.sessions[guest.name]
         await self._past_the_dead(guest, lambda: preflight.inspect(session, self.plan))
-        for note in preflight.left_by_the_dead(session.facts):
+        kept = keeping.unused(session.facts, self.plan.inventory)
+        for note in (*preflight.left_by_the_dead(session.facts), *kept):
             self.fleet.note(guest.name, note)
         self.display.state(guest.name, "inspected")
 

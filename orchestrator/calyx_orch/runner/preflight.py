@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calyx_orch import engines, units
+from calyx_orch.analysis import keeping
 from calyx_orch.errors import AgentError, CalyxError, GuestError, RefusedError
 from calyx_orch.model import Check, Finding, Guest, Layout, Plan, Workload
 from calyx_orch.runner import border
@@ -183,6 +184,8 @@ def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[Finding]:
         return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if entry.get("is_ram") and not layout.allow_ram:
         why = f"{path} is RAM ({entry.get('fs_type')}), not a disk: choose another path, or set allow_ram: true on it"
+    if keeping.is_there(entry, layout):
+        return []  # they are reused, or make room for new ones: only the agent can tell
         return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     problems = []
     free = entry.get("free_bytes")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from calyx_orch import engines
+from calyx_orch.analysis import keeping
 from calyx_orch.errors import GuestError
 from calyx_orch.model import Layout, Plan, Round
 from calyx_orch.runner import border, buffers, preflight
@@ -27,6 +28,7 @@ async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest)
     pairs: tuple[tuple[str, str | int], ...] = (
         *_place(layout, session), ("size", layout.size_bytes), ("files", layout.files), ("seed", seed), ("max_bytes_per_s", rate),
         *((("verify", layout.verify),) if layout.verify else ()),
+        *((("keep", layout.keep),) if layout.keep else ()),
         *session.owner,
     )  # fmt: skip
     limit_s = LAYOUT_GRACE_S + layout.total_bytes / min(rate, LAYOUT_BYTES_PER_S_MIN)
@@ -37,7 +39,12 @@ async def lay_out(session: Session, layout: Layout, plan: Plan, note: NoteGuest)
         raise GuestError(f"target {layout.target}: {len(files)} of {layout.files} files were laid out")
     session.files[layout.target] = tuple(entry["path"] for entry in files)
     session.laid_out[layout.target] = arrival.message
-    session.facts = {**session.facts, "prepared": dict(session.laid_out)}
+    told = keeping.files(plan.layouts_of[layout.guest], session.laid_out)
+    session.facts = {**session.facts, "prepared": dict(session.laid_out), "files": told}
+    if layout.keep:
+        session.kept.add(str(prepared.get("directory", "")))
+    if prepared.get("anew"):
+        note(layout.guest, f"target {layout.target}: kept files were laid out anew: {prepared['anew']}")
     for kind in ("unwritten", "holes"):
         odd = sum(entry.get(kind) or 0 for entry in files)
         if odd:

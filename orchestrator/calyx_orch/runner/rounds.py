@@ -297,7 +297,9 @@ class RoundRunner:
         return engines.command(
             with_pin(self.round, session),
             paths=session.files[self.round.target][: self.round.workload.numjobs],
-            data_seed=data_seed(self.plan.seed, session.guest.name, self.round.index),
+            data_seed=data_seed(
+                self.plan.seed, session.guest.name, session.data_use(self.round.target, self.round.index)
+            ),
             taken=session.taken.get(key, {}),
             facts=session.facts,
             hello=session.agent.hello,

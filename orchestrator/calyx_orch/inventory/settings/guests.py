@@ -37,6 +37,9 @@ class TargetSettings(Strict):
     device: Device | None = Field(default=None, description="a raw device by its stable name: /dev/disk/by-id/...")
     serial: Text | None = Field(default=None, description="the serial number of the raw device")
     destructive: Boolean = Field(default=False, description="true: the content of the raw device is destroyed")
+    keep_files: Boolean | None = Field(
+        default=None, description="whether the files stay for the next run; default: as the guest says"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -52,6 +55,10 @@ class TargetSettings(Strict):
             raise ValueError("'destructive' has no meaning for a directory: files of its own are made there")
         if raw and self.reserve is not None:
             raise ValueError("'reserve' has no meaning for a raw device")
+        if raw and self.keep_files:
+            raise ValueError(
+                "'keep_files' has no meaning for a raw device: it has no place for a record of what was left on it"
+            )
         if raw and not self.destructive:
             raise ValueError("the content of a raw device is destroyed: write destructive: true when that is meant")
         if raw and self.serial is None and not (self.device or "").startswith(BY_ID):
@@ -94,6 +101,9 @@ class Settings(Strict):
     )
     dead_man: Duration | None = Field(
         default=None, ge=3, le=3600, description="a guest that hears nothing for so long ends and cleans; default: 10s"
+    )
+    keep_files: Boolean | None = Field(
+        default=None, description="the files of directories stay for the next run, which reuses them; default: false"
     )
     same_machine: Boolean | None = Field(
         default=None, description="this guest shares its machine with another one on purpose"
