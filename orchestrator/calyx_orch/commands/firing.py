@@ -147,6 +147,8 @@ def yearly(inventory: Inventory, firings: int, *, allow_growth: bool) -> tuple[s
     worst = max((row for row in rows if row.kind == "guest"), key=lambda row: row.new_bytes, default=total)
     lines = [f"one run takes about {units.format_duration(plan.estimated_s)}; {firings:,} a year"]
     for row, who in ((total, "all guests together"), (worst, f"guest {worst.name}")):
+        # What later runs need not lay out where they find the files of the first.
+        again = max(firings - 1, 0) * row.kept_bytes
         if row.written_max_bytes is not None:
             most = row.written_max_bytes * firings
             lines.append(
@@ -154,11 +156,17 @@ def yearly(inventory: Inventory, firings: int, *, allow_growth: bool) -> tuple[s
             )
         else:
             hours = units.format_duration(_writing_s(plan, row.name if row.kind == "guest" else None) * firings)
+            laid = row.new_bytes * firings
             lines.append(
                 f"{who} will write {units.format_bytes(laid - again)} of layouts a year{_where_reused(laid, again)}, and as fast as the "
                 f"devices take for {hours}; impact.max_bytes_written bounds it"
             )
     return tuple(lines)
+
+
+def _where_reused(most: int, again: int) -> str:
+    """What holds where the files of the first run are not found as they were left, night after night."""
+    return f" while kept files are found as they were left ({units.format_bytes(most)} if never)" if again else ""
 
 
 def _writing_s(plan: Plan, guest: str | None) -> float:
@@ -183,11 +191,3 @@ def _log_of(schedule: Schedule, firing: Firing) -> Path:
     runs = Path(schedule.settings.runs)
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     return runs / f"{_folder(schedule, replace(firing, details={})).name}.log"
-        # What later runs need not lay out where they find the files of the first.
-        again = max(firings - 1, 0) * row.kept_bytes
-            laid = row.new_bytes * firings
-def _where_reused(most: int, again: int) -> str:
-    """What holds where the files of the first run are not found as they were left, night after night."""
-    return f" while kept files are found as they were left ({units.format_bytes(most)} if never)" if again else ""
-
-

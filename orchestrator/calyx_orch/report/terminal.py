@@ -208,6 +208,13 @@ def _kinds(plan: Plan) -> list[tuple[str, ...]]:
 
 
 _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
+    Field("workload", lambda row: row[0], is_number=False),
+    Field("target", lambda row: row[1], is_number=False),
+    Field("load", lambda row: row[2], is_number=False),
+    Field("engine", lambda row: row[3], is_number=False),
+    Field("rounds", lambda row: row[4]),
+)
+
 
 def _new_bytes(row: PlanRow) -> str:
     """How many bytes are new: a range where it is known on the guests only whether kept files can be reused."""
@@ -219,13 +226,6 @@ _KEPT = (
     "The fewer new bytes where a guest still holds its kept files as the run before left them, which is known once it is asked; bytes "
     "written at most, time and `impact` count the more."
 )
-    Field("workload", lambda row: row[0], is_number=False),
-    Field("target", lambda row: row[1], is_number=False),
-    Field("load", lambda row: row[2], is_number=False),
-    Field("engine", lambda row: row[3], is_number=False),
-    Field("rounds", lambda row: row[4]),
-)
-
 _COSTS: tuple[Field[PlanRow], ...] = (
     Field("kind", lambda row: row.kind, is_number=False),
     Field("name", lambda row: row.name, is_number=False),

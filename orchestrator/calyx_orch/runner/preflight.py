@@ -184,9 +184,9 @@ def _path_problems(layout: Layout, entry: Mapping[str, Any]) -> list[Finding]:
         return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if entry.get("is_ram") and not layout.allow_ram:
         why = f"{path} is RAM ({entry.get('fs_type')}), not a disk: choose another path, or set allow_ram: true on it"
+        return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     if keeping.is_there(entry, layout):
         return []  # they are reused, or make room for new ones: only the agent can tell
-        return [Finding(Check.TARGET, f"target {layout.target}: {why}")]
     problems = []
     free = entry.get("free_bytes")
     reserve = reserve_of(layout, entry)

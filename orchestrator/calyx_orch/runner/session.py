@@ -55,10 +55,10 @@ class Session:
     fio: Message = field(default_factory=dict)
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     laid_out: dict[str, Message] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)  # directories of laid-out files that stay for the next run
     taken: dict[tuple[str, str], Message] = field(default_factory=dict)
     pins: dict[tuple[str, str], Pin] = field(default_factory=dict)
     documents: dict[str, str] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)  # directories of laid-out files that stay for the next run
     clock_bound_ns: int = 0  # half the quickest round trip of the latest probe, about
     on_beat: Callable[[Message], None] | None = None
     _arrivals: asyncio.Queue[Arrival | None] = field(default_factory=lambda: asyncio.Queue(MESSAGES_HELD_MAX))
@@ -108,13 +108,13 @@ class Session:
         """Whether the agent can still answer."""
         return self._reader is not None and not self._reader.done()
 
-    def directories(self) -> tuple[str, ...]:
-        """What the agent made on the guest and removes at its end: its work directory and those of laid-out files, but for kept ones.
-
     def data_use(self, target: str, index: int) -> int | str:
         """What a round's data is drawn by besides seed and guest: on kept files never as in a run before, also by the same seed."""
         uses = self.laid_out.get(target, {}).get("uses")
         return f"{index}/{uses}" if uses else index
+
+    def directories(self) -> tuple[str, ...]:
+        """What the agent made on the guest and removes at its end: its work directory and those of laid-out files, but for kept ones.
 
         Only paths whose names are the agent's own and that lie where they were asked for; a guest may say anything.
         """
@@ -122,10 +122,10 @@ class Session:
         found = [work] if posixpath.basename(work).startswith("calyx-work-") else []
         for target in self.guest.targets:
             parents = {posixpath.dirname(path) for path in self.files.get(target.name, ())} | self._making
+            parents -= self.kept
             found += [
                 path
                 for path in sorted(parents)
-            parents -= self.kept
                 if posixpath.dirname(path) == target.path.rstrip("/")
                 and posixpath.basename(path).startswith(".calyx-orch-")
             ]
