@@ -11,7 +11,7 @@ from rich.text import Text
 from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.model import RunRecord
 from calyx_orch.report import facts, tables, terminal, wording
-from calyx_orch.report.tables import Field
+from calyx_orch.report.fields import Field
 
 _KEPT = (
     "workload",

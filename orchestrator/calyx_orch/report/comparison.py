@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from calyx_orch.analysis.compare import BETTER, NO_DIFFERENCE, NOT_ENOUGH, WORSE, Comparison, ComparisonRow
-from calyx_orch.report import terminal, wording
-from calyx_orch.report.tables import Field
+from calyx_orch.report import screen, sharing, terminal, wording
+from calyx_orch.report.fields import Field
 
 JSON_FORMAT = "calyx-orch-comparison/1"
 SIDES_NAMED_MAX = 6
@@ -64,6 +64,9 @@ FIELDS: tuple[Field[ComparisonRow], ...] = (
     Field(
         "detectable", _detectable, 2, explanation="the smallest change that these units would show in 80 of 100 tries"
     ),
+    Field(
+        "doubts", lambda row: sharing.named_doubts(row.doubt_names), 3, is_number=False, explanation="of either side"
+    ),
 )
 
 
@@ -112,7 +115,7 @@ def sentence(found: Comparison, fact: str) -> str:
 
 def to_json(found: Comparison, fact: str) -> dict[str, Any]:
     """Give the comparison as data for strict JSON, with null for what is unknown."""
-    plain: dict[str, Any] = _plain(
+    plain: dict[str, Any] = screen.plain(
         {
             "format": JSON_FORMAT,
             "by": fact or None,
@@ -164,13 +167,3 @@ def _gathered(rows: Sequence[ComparisonRow]) -> list[str]:
             about = f"{row.workload} {row.load}" if row.verdict == NOT_ENOUGH else row.metric
             of.setdefault(row.note, {})[about] = None
     return [f"{', '.join(about)}: {note}" for note, about in of.items()]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(child) for child in value]
-    return value

@@ -93,6 +93,12 @@ def chosen(table: pd.DataFrame, *, load: str | None, workloads: Sequence[str] | 
     return table[keep]
 
 
+def of_cell(table: pd.DataFrame, cell: tuple[str, str]) -> pd.DataFrame:
+    """Keep the rows of one workload and target."""
+    workload, target = cell
+    return table[(table["workload"] == workload) & (table["target"] == target)]
+
+
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Give the rows of a table one by one."""
     return cast("list[dict[str, Any]]", table.to_dict("records"))

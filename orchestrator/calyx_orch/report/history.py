@@ -13,7 +13,7 @@ from calyx_orch import units
 from calyx_orch.analysis.history import History, Track
 from calyx_orch.analysis.regression import NIGHTS_MIN, Incident
 from calyx_orch.report import terminal, wording
-from calyx_orch.report.tables import Field
+from calyx_orch.report.fields import Field
 
 JSON_FORMAT = "calyx-orch-history/1"
 METRICS = {  # as people name them: as the store does

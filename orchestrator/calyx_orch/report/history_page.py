@@ -8,7 +8,7 @@ from calyx_orch.analysis.history import History, Track
 from calyx_orch.analysis.regression import Incident
 from calyx_orch.report import dashboard as dashboards
 from calyx_orch.report import facts, figures, history, page, tables
-from calyx_orch.report.tables import Field
+from calyx_orch.report.fields import Field
 from calyx_orch.report.wording import count_of, printable
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from calyx_orch import units
 from calyx_orch.model import Plan, Rw, Workload
-from calyx_orch.report.tables import Field
+from calyx_orch.report.fields import Field
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ def _rate(one: Pattern) -> str:
     if workload.find is not None:
         return workload.find
     said = [f"guests_at {workload.guests_at}"] if workload.guests_at is not None else []
-    if workload.rate_iops is not None:
+    if workload.load_share is not None:
+        said.append(f"{100 * workload.load_share:g} % of capacity")
+    elif workload.rate_iops is not None:
         said.append(f"{workload.rate_iops} IOPS a job")
     if workload.rate_bytes_per_s is not None:
         said.append(f"{units.format_rate(workload.rate_bytes_per_s)} a job")

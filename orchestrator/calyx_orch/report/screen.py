@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import sys
-from collections.abc import Iterator
-from typing import IO, cast
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, cast
 
 from rich.console import Console
 
@@ -116,6 +117,17 @@ def deliver(text: str, what: str = "the JSON", *, again: str = "") -> None:
 def deliver_json(document: object, *, again: str = "") -> None:
     """Write strict JSON on standard output, as `deliver` does."""
     deliver(json.dumps(document, indent=1, allow_nan=False) + "\n", again=again)
+
+
+def plain(value: Any) -> Any:
+    """The same for strict JSON: null for what is no number, names for keys, lists for tuples."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): plain(child) for key, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(child) for child in value]
+    return value
 
 
 @contextlib.contextmanager

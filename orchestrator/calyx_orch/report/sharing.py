@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from calyx_orch.analysis.doubt import label_of
 from calyx_orch.analysis.rows import CarriedRow, DensityRow, FairnessRow, PartsRow, SteadyRow
 from calyx_orch.report import wording
-from calyx_orch.report.fields import Field
+from calyx_orch.report.fields import Field, named
 
 SUM = "sum over the guests, each in the rounds that all of them share"
 
@@ -34,12 +34,7 @@ SHARE = "of the variance of single rounds; n/a where it cannot be told, as with 
 PARTS_TEXT = "Shares of the variance of single rounds (nested analysis): what vm_hosts differ by, guests of a vm_host, rounds of a guest."
 
 FAIRNESS: tuple[Field[FairnessRow], ...] = (
-    Field("scope", lambda row: row.scope, is_number=False),
-    Field("name", lambda row: row.name, is_number=False),
-    Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, is_number=False),
-    Field("engine", lambda row: row.engine, is_number=False),
-    Field("load", lambda row: row.load, is_number=False),
+    *named("scope", "name", "workload", "target", "engine", "load"),
     Field("guests", lambda row: str(row.guests), 4),
     Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), 2, explanation=SUM),
     Field("fairness", lambda row: wording.ratio(row.fairness), explanation=FAIR),
@@ -49,11 +44,7 @@ FAIRNESS: tuple[Field[FairnessRow], ...] = (
 )
 
 PARTS: tuple[Field[PartsRow], ...] = (
-    Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, is_number=False),
-    Field("engine", lambda row: row.engine, is_number=False),
-    Field("load", lambda row: row.load, is_number=False),
-    Field("metric", lambda row: row.metric, is_number=False),
+    *named("workload", "target", "engine", "load", "metric"),
     Field("guests", lambda row: str(row.guests), 4),
     Field("CV of a round", lambda row: wording.cv(row.cv), explanation="of one round of one guest: the whole"),
     Field("between vm_hosts", lambda row: wording.cv(row.between_vm_hosts), explanation=SHARE),
@@ -64,11 +55,7 @@ PARTS: tuple[Field[PartsRow], ...] = (
 
 STEADY: tuple[Field[SteadyRow], ...] = (
     Field("scope", lambda row: row.scope if row.scope != "guest" else row.guest, is_number=False),
-    Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, is_number=False),
-    Field("engine", lambda row: row.engine, is_number=False),
-    Field("load", lambda row: row.load, is_number=False),
-    Field("verdict", lambda row: row.verdict, is_number=False),
+    *named("workload", "target", "engine", "load", "verdict"),
     Field("rounds", lambda row: str(row.rounds), 5),
     Field("window", _window, 4, is_number=False, explanation="the last five rounds"),
     Field(
@@ -87,11 +74,7 @@ STEADY_TEXT = (
 )
 
 DENSITY: tuple[Field[DensityRow], ...] = (
-    Field("scope", lambda row: row.scope, is_number=False),
-    Field("name", lambda row: row.name, is_number=False),
-    Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, is_number=False),
-    Field("engine", lambda row: row.engine, is_number=False),
+    *named("scope", "name", "workload", "target", "engine"),
     Field("at once", lambda row: str(row.guests), explanation="guests of this place that ran at once"),
     Field("MB/s", lambda row: wording.megabytes(row.throughput_bytes_per_s), 1, explanation=SUM),
     Field("MB/s a guest", lambda row: wording.megabytes(row.throughput_per_guest), 2),
@@ -103,11 +86,7 @@ DENSITY: tuple[Field[DensityRow], ...] = (
 )
 
 CARRIED: tuple[Field[CarriedRow], ...] = (
-    Field("scope", lambda row: row.scope, is_number=False),
-    Field("name", lambda row: row.name, is_number=False),
-    Field("workload", lambda row: row.workload, is_number=False),
-    Field("target", lambda row: row.target, is_number=False),
-    Field("budget", lambda row: row.budget, is_number=False),
+    *named("scope", "name", "workload", "target", "budget"),
     Field("carries", lambda row: "none" if row.guests_held is None else f"{row.guests_held} guests", is_number=False),
     Field("broke at", lambda row: "" if row.guests_broke is None else f"{row.guests_broke} guests", 1, is_number=False),
     Field("tried up to", lambda row: str(row.guests_most), 2),

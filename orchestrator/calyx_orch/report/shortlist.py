@@ -15,8 +15,9 @@ from typing import TypeVar
 
 from calyx_orch.analysis.rows import DoubtRow, FairnessRow, FleetRow, GuestRow, SteadyRow, Summary
 from calyx_orch.model import RunRecord
-from calyx_orch.report import facts, tables, wording
-from calyx_orch.report.tables import Field, Neighbours
+from calyx_orch.report import against, facts, tables, wording
+from calyx_orch.report.against import Neighbours
+from calyx_orch.report.fields import Field
 
 Row = TypeVar("Row")
 
@@ -104,15 +105,15 @@ def _medians(rows: Sequence[GuestRow]) -> dict[tuple[str, str, str, str], float]
 def is_by_guest(summary: Summary) -> bool:
     """Whether calyx / fio names guests: few of them, and few rows."""
     count = len({row.guest for row in summary.pairs})
-    return count == 1 or (count <= SMALL_FLEET and len(tables.pairs(summary.pairs)) <= FEW_ROWS)
+    return count == 1 or (count <= SMALL_FLEET and len(against.pairs(summary.pairs)) <= FEW_ROWS)
 
 
 def neighbours(summary: Summary) -> tuple[tuple[Neighbours, ...], str]:
     """The rows that tell of interference, and what is added to the title when not all are there."""
-    every = tables.neighbours(summary)
+    every = against.neighbours(summary)
     if len(every) <= FEW_ROWS:
         return every, ""
-    told = tables.covered(summary)
+    told = against.covered(summary)
     kept = [one for one in every if one.first.scope != "guest" or one.first.guest not in told]
     if len(kept) <= GUEST_ROWS_MAX:
         return tuple(kept), ", of each place" if len(kept) < len(every) else ""

@@ -6,7 +6,6 @@ into lines. Everything from a guest is shown without control characters.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,8 +24,8 @@ from calyx_orch.analysis import verdict
 from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.plan import PlanRow
-from calyx_orch.report import facts, patterns, screen, sharing, shortlist, tables, wording
-from calyx_orch.report.tables import Field
+from calyx_orch.report import against, facts, patterns, screen, sharing, shortlist, tables, wording
+from calyx_orch.report.fields import Field, ordered
 
 GUESTS_ALL_MAX = 40  # beyond this a table shows the worst ones only
 WORST_SHOWN = 30
@@ -62,7 +61,7 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
         _print_table(console, _first_rows(facts.conditioned(record)))
         _print_table(console, _first_rows(facts.settled(record)))
         if tables.is_measured(summary):
-            fleet = tables.ordered(summary.fleet) if len({row.guest for row in summary.guests}) > 1 else ()
+            fleet = ordered(summary.fleet) if len({row.guest for row in summary.guests}) > 1 else ()
             _print(console, _titled("the fleet", short), shortlist.fleet_fields(of), fleet)
             rows, more = shortlist.guests(summary)
             title = _titled(f"guest by guest{more}", short)
@@ -84,16 +83,16 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
 
 def _print_comparisons(console: Console, summary: Summary, short: bool, of: shortlist.Marks) -> None:
     if shortlist.is_by_guest(summary):
-        by_guest = shortlist.lettered(of, tables.PAIR, lambda pair: pair.names)
-        _print(console, _titled("calyx / fio", short), by_guest, tables.pairs(summary.pairs))
+        by_guest = shortlist.lettered(of, against.PAIR, lambda pair: pair.names)
+        _print(console, _titled("calyx / fio", short), by_guest, against.pairs(summary.pairs))
     else:
         text = "Mean ratio of the guests, in brackets the lowest and the highest guest; the report has every guest."
         title = _titled("calyx / fio over the fleet", short)
-        whole = shortlist.lettered(of, tables.FLEET_PAIR, lambda pair: pair.names)
-        _print(console, title, whole, tables.fleet_pairs(summary.fleet_pairs), text=text)
+        whole = shortlist.lettered(of, against.FLEET_PAIR, lambda pair: pair.names)
+        _print(console, title, whole, against.fleet_pairs(summary.fleet_pairs), text=text)
     rows, more = shortlist.neighbours(summary)
-    text = tables.ALONE if any(one.first.scope != "guest" for one in rows) else ""
-    fields = shortlist.lettered(of, tables.INTERFERENCE, lambda one: one.names)
+    text = against.ALONE if any(one.first.scope != "guest" for one in rows) else ""
+    fields = shortlist.lettered(of, against.INTERFERENCE, lambda one: one.names)
     _print(console, _titled(f"with neighbours / alone{more}", short), fields, rows, text=text)
 
 
@@ -138,7 +137,7 @@ def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console, *, refusal: s
         if len(guests) > GUESTS_ALL_MAX:
             worst = sorted(guests, key=lambda row: -row.new_bytes)[:WORST_SHOWN]
             shown = [row for row in rows if row.kind != "guest"] + worst
-        _print(console, "what it costs", _COSTS, shown, text=_KEPT if any(row.kept_bytes for row in rows) else "")
+        _print(console, "what it costs", _COSTS, shown)
         if len(shown) < len(rows):
             console.print(Text(f"and {len(rows) - len(shown)} guests more, with no more new bytes than these"))
         names = facts.names(guest.name for guest in plan.inventory.guests)
@@ -174,18 +173,8 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "settled": [asdict(one) for one in plan.settled],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
     }
-    plain: dict[str, Any] = _plain(whole)
+    plain: dict[str, Any] = screen.plain(whole)
     return plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): _plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(child) for child in value]
-    return value
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -215,23 +204,12 @@ _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
     Field("rounds", lambda row: row[4]),
 )
 
-
-def _new_bytes(row: PlanRow) -> str:
-    """How many bytes are new: a range where it is known on the guests only whether kept files can be reused."""
-    most = wording.size(row.new_bytes)
-    return f"{wording.size(row.new_bytes - row.kept_bytes)} to {most}" if row.kept_bytes else most
-
-
-_KEPT = (
-    "The fewer new bytes where a guest still holds its kept files as the run before left them, which is known once it is asked; bytes "
-    "written at most, time and `impact` count the more."
-)
 _COSTS: tuple[Field[PlanRow], ...] = (
     Field("kind", lambda row: row.kind, is_number=False),
     Field("name", lambda row: row.name, is_number=False),
     Field("rounds", lambda row: str(row.rounds), 2),
     Field("time", lambda row: wording.duration(row.seconds), 1),
-    Field("new bytes", _new_bytes),
+    Field("new bytes", lambda row: wording.size(row.new_bytes)),
     Field("new bytes allowed", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else ""),
     Field("written at most", lambda row: row.written, is_number=False),
     Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from calyx_orch.report import wording
 from calyx_orch.report.figures import NothingToDraw, palette, panels
-from calyx_orch.report.frames import Frame, Load, chosen
+from calyx_orch.report.frames import Frame, Load, chosen, of_cell
 
 KINDS = (
     ("within", "within a run", "cv_within_run", "circle"),
@@ -32,8 +32,8 @@ def figure(
     cells, engines = frame.cells_in(table), frame.engines_in(table)
     axis, offsets = panels.guest_axis(frame, table["guest"]), panels.engine_offsets(engines, 0.36)
     drawing = panels.grid([[f"{frame.panel(w, t, load)}"] for w, t in cells], row_px=200, gap_px=52, shared_xaxes=True)
-    for row, (workload, target) in enumerate(cells, 1):
-        in_row = table[(table["workload"] == workload) & (table["target"] == target)]
+    for row, cell in enumerate(cells, 1):
+        in_row = of_cell(table, cell)
         for engine in engines:
             part = in_row[in_row["engine"] == engine]
             for _, surname, field, symbol in kinds:

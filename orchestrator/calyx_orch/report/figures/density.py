@@ -7,7 +7,7 @@ from typing import Literal
 import plotly.graph_objects as go
 
 from calyx_orch.report.figures import NothingToDraw, palette, panels
-from calyx_orch.report.frames import Frame, chosen
+from calyx_orch.report.frames import Frame, chosen, of_cell
 
 SHOWN = (("throughput_per_guest", "MB/s a guest", 1e-6), ("p99_ns", "P99, µs", 1e-3))
 
@@ -24,8 +24,8 @@ def figure(
     titles = [[f"{frame.panel(*cell, None)}: {title}" for _, title, _ in SHOWN] for cell in cells]
     drawing = panels.grid(titles, row_px=230)
     said: set[str] = set()
-    for row, (workload, target) in enumerate(cells, 1):
-        here = table[(table["workload"] == workload) & (table["target"] == target)]
+    for row, cell in enumerate(cells, 1):
+        here = of_cell(table, cell)
         for place in places:
             for engine in frame.engines_in(here):
                 line = here[(here["name"] == place) & (here["engine"] == engine)].sort_values("guests")

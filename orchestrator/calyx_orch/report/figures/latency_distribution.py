@@ -8,7 +8,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from calyx_orch.report.figures import NothingToDraw, curves, panels
-from calyx_orch.report.frames import Frame, Load, chosen, records
+from calyx_orch.report.frames import Frame, Load, chosen, of_cell, records
 
 
 def figure(
@@ -22,8 +22,7 @@ def figure(
     cells, engines = frame.cells_in(table), frame.engines_in(table)
     drawing = panels.grid([[f"{frame.panel(w, t, load)}: {e}" for e in engines] for w, t in cells], shared_yaxes=True)
     colours, legend = panels.guest_colours(frame), panels.legend(frame)
-    for row, (workload, target) in enumerate(cells, 1):
-        in_row = table[(table["workload"] == workload) & (table["target"] == target)]
+    for row, cell in enumerate(cells, 1):
         mine = (
             curves.Curve(
                 histogram=line["histogram"],
@@ -32,7 +31,7 @@ def figure(
                 column=engines.index(line["engine"]) + 1,
                 said=(line["guest"], line["vm_host"], line["engine"]),
             )
-            for line in records(in_row)
+            for line in records(of_cell(table, cell))
         )
         curves.draw_row(drawing, row, mine, points)
     panels.bottom_titles(drawing, len(cells), len(engines), "total latency (log)")

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from calyx_orch.report import wording
 from calyx_orch.report.figures import NothingToDraw, palette, panels
-from calyx_orch.report.frames import Frame, Load, chosen
+from calyx_orch.report.frames import Frame, Load, chosen, of_cell
 
 FIELDS = {"p50": ("P50", "p50_ns"), "p99": ("P99", "p99_ns"), "p99.9": ("P99.9", "p999_ns")}
 
@@ -31,8 +31,8 @@ def figure(
     cells, engines = frame.cells_in(table), frame.engines_in(table)
     axis, offsets = panels.guest_axis(frame, table["guest"]), panels.engine_offsets(engines, 0.36)
     drawing = panels.grid([[f"{frame.panel(w, t, load)}"] for w, t in cells], row_px=220, gap_px=52, shared_xaxes=True)
-    for row, (workload, target) in enumerate(cells, 1):
-        in_row = table[(table["workload"] == workload) & (table["target"] == target)]
+    for row, cell in enumerate(cells, 1):
+        in_row = of_cell(table, cell)
         for engine in engines:
             part = in_row[in_row["engine"] == engine]
             drawing.add_scatter(

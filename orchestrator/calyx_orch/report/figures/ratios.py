@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from calyx_orch.report import wording
 from calyx_orch.report.figures import palette, panels
-from calyx_orch.report.frames import Frame, grouped, records
+from calyx_orch.report.frames import Frame, grouped, of_cell, records
 
 
 def drawn(frame: Frame, table: pd.DataFrame, metrics: Sequence[str], title: str, load: str | None = None) -> go.Figure:
@@ -53,9 +53,10 @@ def drawn(frame: Frame, table: pd.DataFrame, metrics: Sequence[str], title: str,
             col=column,
         )
         said.add(engine)
-    for row, (workload, target) in enumerate(cells, 1):
+    for row, cell in enumerate(cells, 1):
+        here = of_cell(table, cell)
         for column, metric in enumerate(metrics, 1):
-            part = table[(table["workload"] == workload) & (table["target"] == target) & (table["metric"] == metric)]
+            part = here[here["metric"] == metric]
             drawing.update_yaxes(
                 **panels.ratio_axis([*part["ratio"], *part["low"], *part["high"]]), row=row, col=column
             )

@@ -93,20 +93,15 @@ def _course(drawing: go.Figure, row: int, metric: str, line: Line, scale: float,
                 f"{night:%Y-%m-%d %H:%M}: {history.shown(metric, value)}"
                 for night, value in zip(nights, values, strict=True)
             ],
-            hovertemplate="%{text}<extra></extra>",
-            name=name,
-            legendgroup=name,
-            showlegend=name not in said,
+            **_entry(name, said),
             row=row,
             col=1,
         )
-        said.add(name)
 
 
 def _suspect(drawing: go.Figure, row: int, metric: str, line: Line, scale: float, said: set[str]) -> None:
     if line.suspect is None:
         return
-    name = "suspect: one night, measure again"
     drawing.add_scatter(
         x=[_text(line.nights[-1])],
         y=[float(line.values[-1]) * scale],
@@ -116,14 +111,10 @@ def _suspect(drawing: go.Figure, row: int, metric: str, line: Line, scale: float
         text=[
             f"{100 * line.suspect.change:+.3g} % against the nights before: {history.shown(metric, float(line.values[-1]))}"
         ],
-        hovertemplate="%{text}<extra></extra>",
-        name=name,
-        legendgroup=name,
-        showlegend=name not in said,
+        **_entry("suspect: one night, measure again", said),
         row=row,
         col=1,
     )
-    said.add(name)
 
 
 def _new_series(drawing: go.Figure, row: int, line: Line) -> None:
@@ -136,6 +127,13 @@ def _new_series(drawing: go.Figure, row: int, line: Line) -> None:
         x=at, y=0, yref="y domain", xanchor="left", yanchor="bottom", text="a new series", showarrow=False,
         font={"size": 11, "color": palette.MUTED}, bgcolor="rgba(255,255,255,0.7)", row=row, col=1,
     )  # fmt: skip
+
+
+def _entry(name: str, said: set[str]) -> dict[str, Any]:
+    """What hovering shows of a trace, and its entry in the legend, which has each name once."""
+    first = name not in said
+    said.add(name)
+    return {"name": name, "legendgroup": name, "showlegend": first, "hovertemplate": "%{text}<extra></extra>"}
 
 
 def _legend(drawing: go.Figure, row: int, name: str, marker: dict[str, Any], said: set[str]) -> None:
