@@ -226,6 +226,13 @@ def test_no_latency_lies_below_the_lowest_tick(low: float, high: float) -> None:
     assert len(axis["tickvals"]) >= 2
 
 
+def test_a_tick_that_is_put_in_below_leaves_room_for_the_next_one() -> None:
+    """Names that touch are turned by the browser; 200 and 300 µs of an axis to 30 ms did."""
+    ticks = panels.latency_axis(270e3, 30e6)["tickvals"]
+    assert ticks[:2] == [200e3, 1e6]
+    assert panels.latency_axis(5e6, 66e6)["tickvals"][0] <= 5e6
+
+
 def test_the_title_says_why_a_repetition_was_picked() -> None:
     frame = framed(run_record(2, per_host=2, blocks=2, runtime_s=2.0, loads=(LoadMode.TOGETHER,)))
     for picked, told in (("roughest", " of 4 (its roughest)"), (2, "repetition 2 of 4")):

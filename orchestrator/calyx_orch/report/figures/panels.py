@@ -19,6 +19,7 @@ TOP_PX, BOTTOM_PX, GAP_PX = 86, 58, 74
 LINE_PX = 16
 LEGEND_ENTRIES_MAX = 16
 GROUPS_NAMED_MAX = 16
+NEAR_TICKS = 0.12  # of an axis: closer ticks would have their names turned
 TICKS_NAMED_MAX = 80  # of all columns; beyond it names would overlap, and hovering tells them
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
@@ -147,7 +148,8 @@ def latency_axis(low_ns: float, high_ns: float) -> dict[str, Any]:
     ticks = log_ticks(low_ns, high_ns)
     if not ticks or ticks[0] > low_ns:  # nothing may lie below the lowest tick, where no one can read it
         below = _below(low_ns)
-        ticks, low_ns = [below, *ticks], below / 1.02
+        is_near = len(ticks) > 2 and math.log(ticks[0] / below) < NEAR_TICKS * math.log(high_ns / below)
+        ticks, low_ns = [below, *ticks[is_near:]], below / 1.02
     if ticks[-1] * 2 < high_ns:
         ticks.append(_below(high_ns))
     return {
