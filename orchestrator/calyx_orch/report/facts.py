@@ -204,6 +204,29 @@ def searches(record: RunRecord) -> Table | None:
     return Table("searches", "The highest rate that holds a budget", columns, rows, text, first=True)
 
 
+def load_points(record: RunRecord) -> Table | None:
+    """List the rates of load points: which share of what capacity, and on whom that was found."""
+    if not record.plan.load_points:
+        return None
+    titles = ("workload", "target", "share", "rate", "capacity", "slowest")
+    columns = tuple(Column(title, title in ("share", "rate", "capacity")) for title in titles)
+    rows = tuple(
+        tuple(
+            wording.printable(text)
+            for text in (
+                one.workload, one.target, f"{100 * one.share:g} %", _rate(one.rate_iops), _rate(round(one.capacity_iops)),
+                f"{one.guest}, {one.engine}, {one.load}",
+            )
+        )
+        for one in record.plan.load_points
+    )  # fmt: skip
+    text = (
+        "Open loops at a share of what the slowest guest did in a closed one, before the first block: the same IOPS of each job for "
+        "every guest. The capacity is that of the whole guest."
+    )
+    return Table("load-points", "What load points are offered", columns, rows, text)
+
+
 def conditioned(record: RunRecord) -> Table | None:
     """List how the preconditioning of each workload ended."""
     if not record.plan.conditioned:
