@@ -74,6 +74,23 @@ def test_a_vm_host_has_the_merged_buckets_of_its_guests_and_the_mean_of_their_ra
     assert [row.units for row in guests] == [2, 2]
 
 
+def at_share(record: RunRecord, rate_iops: int) -> RunRecord:
+    """Its workloads as open loops at half of a capacity that led to this rate."""
+    rounds = tuple(
+        replace(r, workload=replace(r.workload, arrival="constant", load_share=0.5, rate_iops=rate_iops))
+        for r in record.plan.rounds
+    )
+    return replace(record, plan=replace(record.plan, rounds=rounds))
+
+
+def test_nights_at_one_share_of_the_capacity_are_one_series_whatever_rate_that_was(record: RunRecord) -> None:
+    args = ((), "randread-4k", "calyx", ())
+    assert series_key(at_share(record, 900), *args) == series_key(at_share(record, 950), *args)
+    named = replace(record, plan=replace(record.plan, rounds=at_share(record, 900).plan.rounds))
+    other = tuple(replace(r, workload=replace(r.workload, load_share=None)) for r in named.plan.rounds)
+    assert series_key(replace(named, plan=replace(named.plan, rounds=other)), *args) != series_key(named, *args)
+
+
 def opened(record: RunRecord) -> RunRecord:
     """Its workloads as open loops."""
     rounds = tuple(
