@@ -16,7 +16,7 @@
 #define DRAIN_AFTER_STOP_NS 5000000000ull
 #define DRAIN_AFTER_CANCEL_NS 500000000ull
 
-static void begin_drain(struct calyx_worker *w, uint32_t stop)
+static CALYX_COLD void begin_drain(struct calyx_worker *w, uint32_t stop)
 {
 	w->draining = true;
 	w->drain_until_ns = w->deadline_ns;
@@ -29,7 +29,7 @@ static void begin_drain(struct calyx_worker *w, uint32_t stop)
 }
 
 /* Best effort, one by one: cancelling everything in one go needs kernel 5.19. */
-static void cancel_all(struct calyx_worker *w)
+static CALYX_COLD void cancel_all(struct calyx_worker *w)
 {
 	w->cancelled = true;
 	w->drain_until_ns = w->now_ns + DRAIN_AFTER_CANCEL_NS;
@@ -81,7 +81,7 @@ static bool check_end(struct calyx_worker *w)
 	return true;
 }
 
-static void set_times(struct calyx_worker *w, uint64_t start_ns)
+static CALYX_COLD void set_times(struct calyx_worker *w, uint64_t start_ns)
 {
 	const struct calyx_job *job = &w->crew->job;
 
@@ -92,7 +92,7 @@ static void set_times(struct calyx_worker *w, uint64_t start_ns)
 	w->now_ns = start_ns;
 }
 
-static void set_pace(struct calyx_worker *w, uint64_t start_ns)
+static CALYX_COLD void set_pace(struct calyx_worker *w, uint64_t start_ns)
 {
 	const struct calyx_job *job = &w->crew->job;
 
@@ -103,7 +103,7 @@ static void set_pace(struct calyx_worker *w, uint64_t start_ns)
 	w->timed = w->pace.rate || job->thinktime_ns;
 }
 
-static void set_opcodes(struct calyx_worker *w)
+static CALYX_COLD void set_opcodes(struct calyx_worker *w)
 {
 	bool fixed = w->taken.fixed_buffers, nop = w->crew->job.nop;
 
@@ -115,7 +115,7 @@ static void set_opcodes(struct calyx_worker *w)
 }
 
 /* The first queue has been prepared before the start line; only its publication is left. */
-static void publish_first(struct calyx_worker *w, uint32_t count)
+static CALYX_COLD void publish_first(struct calyx_worker *w, uint32_t count)
 {
 	bool each = w->crew->job.refill == CALYX_REFILL_EACH;
 
@@ -129,7 +129,7 @@ static void publish_first(struct calyx_worker *w, uint32_t count)
 }
 
 /* One fsync after all writes have ended, counted outside the window. */
-static void end_with_fsync(struct calyx_worker *w)
+static CALYX_COLD void end_with_fsync(struct calyx_worker *w)
 {
 	struct io_uring_sqe *sqe = calyx_ring_prepare(&w->ring);
 	uint32_t index;

@@ -23,10 +23,16 @@ static int check_paths(const struct calyx_job *job, char *reason)
 		if (!job->paths || !job->paths[i] || !job->paths[i][0])
 			return calyx_refuse(reason, -EINVAL, "path %" PRIu32 " is empty", i);
 		for (uint32_t j = 0; j < i; j++) {
-			if (!job->devices && strcmp(job->paths[i], job->paths[j]) == 0)
+			if (strcmp(job->paths[i], job->paths[j]) != 0)
+				continue;
+			if (!job->devices)
 				return calyx_refuse(reason, -EINVAL,
 						    "path %s is named twice: each thread needs its own file",
 						    job->paths[i]);
+			if (job->verify && calyx_rw_writes(job->rw))
+				return calyx_refuse(reason, -EINVAL,
+						    "verify: threads that write on one device would take each other's "
+						    "blocks for bad");
 		}
 	}
 	return 0;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "calyx/text.h"
 #include "data.h"
@@ -202,17 +201,6 @@ static bool are_whole_blocks(const struct calyx_bssplit *split)
 	return true;
 }
 
-static bool share_a_path(const struct calyx_job *job)
-{
-	for (uint32_t i = 0; i < job->paths_count; i++) {
-		for (uint32_t j = 0; j < i; j++) {
-			if (strcmp(job->paths[i], job->paths[j]) == 0)
-				return true;
-		}
-	}
-	return false;
-}
-
 static int check_data(const struct calyx_job *job, char *reason)
 {
 	uint32_t turns;
@@ -239,9 +227,6 @@ static int check_data(const struct calyx_job *job, char *reason)
 		return calyx_refuse(reason, -EINVAL,
 				    "verify checks blocks of %u bytes: bs and offset are multiples of that",
 				    CALYX_DATA_BLOCK);
-	if (job->verify && calyx_rw_writes(job->rw) && share_a_path(job))
-		return calyx_refuse(reason, -EINVAL,
-				    "verify: threads that write on one device would take each other's blocks for bad");
 	return 0;
 }
 

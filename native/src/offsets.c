@@ -27,7 +27,7 @@ static const struct calyx_bssplit *split_of(const struct calyx_job *job, enum ca
 	return direction == CALYX_DIR_WRITE && job->bssplit_write.count ? &job->bssplit_write : &job->bssplit;
 }
 
-uint64_t calyx_bs_min(const struct calyx_job *job, enum calyx_direction direction)
+CALYX_COLD uint64_t calyx_bs_min(const struct calyx_job *job, enum calyx_direction direction)
 {
 	const struct calyx_bssplit *split = split_of(job, direction);
 	uint64_t least = job->bs;
@@ -37,8 +37,8 @@ uint64_t calyx_bs_min(const struct calyx_job *job, enum calyx_direction directio
 	return least;
 }
 
-static void init_shape(struct calyx_offsets *offsets, const struct calyx_job *job, enum calyx_direction direction,
-		       uint64_t seed)
+static CALYX_COLD void init_shape(struct calyx_offsets *offsets, const struct calyx_job *job,
+				  enum calyx_direction direction, uint64_t seed)
 {
 	const struct calyx_bssplit *split = split_of(job, direction);
 	uint32_t percent = 0;
@@ -55,7 +55,7 @@ static void init_shape(struct calyx_offsets *offsets, const struct calyx_job *jo
 	}
 }
 
-void calyx_offsets_init(struct calyx_offsets *offsets, const struct calyx_job *job, uint32_t thread)
+CALYX_COLD void calyx_offsets_init(struct calyx_offsets *offsets, const struct calyx_job *job, uint32_t thread)
 {
 	uint64_t state = job->seed + thread;
 

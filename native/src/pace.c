@@ -9,12 +9,12 @@
 
 #define SECOND_NS 1000000000ull
 
-void calyx_pace_init(struct calyx_pace *pace, uint64_t rate, uint64_t start_ns)
+CALYX_COLD void calyx_pace_init(struct calyx_pace *pace, uint64_t rate, uint64_t start_ns)
 {
 	*pace = (struct calyx_pace){.rate = rate, .start_ns = start_ns};
 }
 
-void calyx_pace_make_poisson(struct calyx_pace *pace, uint64_t seed)
+CALYX_COLD void calyx_pace_make_poisson(struct calyx_pace *pace, uint64_t seed)
 {
 	pace->poisson = true;
 	pace->state = seed;

@@ -16,7 +16,7 @@
 #define LATE_NS 1000000u
 
 /* One thread's failure ends the job: the others drain and report what they have. The first sentence stands. */
-void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
+CALYX_COLD void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
 {
 	uint32_t none = CALYX_STOP_NONE;
 	va_list arguments;
@@ -29,7 +29,8 @@ void calyx_worker_fail(struct calyx_worker *w, const char *format, ...)
 	atomic_compare_exchange_strong(&w->crew->stop, &none, CALYX_STOP_BY_FAILURE);
 }
 
-void calyx_worker_count_error(struct calyx_worker *w, enum calyx_direction direction, int error, uint64_t offset)
+CALYX_COLD void calyx_worker_count_error(struct calyx_worker *w, enum calyx_direction direction, int error,
+					 uint64_t offset)
 {
 	struct calyx_error_count *entry = w->errors;
 
@@ -46,7 +47,7 @@ void calyx_worker_count_error(struct calyx_worker *w, enum calyx_direction direc
 		entry->count++;
 }
 
-static void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
+static CALYX_COLD void record_error(struct calyx_worker *w, const struct calyx_slot *slot, int error)
 {
 	calyx_worker_count_error(w, slot->direction, error, slot->offset);
 	w->counts.errors++;

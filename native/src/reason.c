@@ -9,10 +9,10 @@
 #include "calyx/engine.h"
 #include "calyx/text.h"
 
-/* strerrorname_np is glibc's alone, and agents are built with musl too. */
+/* strerrorname_np is glibc's alone, and agents are built with musl too. Pointers would take more than the names. */
 static const struct {
-	int error;
-	const char *name;
+	unsigned char error;
+	char name[13];
 } names[] = {
 	{EPERM, "EPERM"},	  {ENOENT, "ENOENT"},	    {EINTR, "EINTR"},		{EIO, "EIO"},
 	{ENXIO, "ENXIO"},	  {EBADF, "EBADF"},	    {EAGAIN, "EAGAIN"},		{ENOMEM, "ENOMEM"},

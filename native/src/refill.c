@@ -174,7 +174,7 @@ void calyx_worker_refill(struct calyx_worker *w)
 		refill_as(w, false);
 }
 
-uint32_t calyx_worker_prepare_first(struct calyx_worker *w)
+CALYX_COLD uint32_t calyx_worker_prepare_first(struct calyx_worker *w)
 {
 	uint32_t count = 0;
 
@@ -183,7 +183,7 @@ uint32_t calyx_worker_prepare_first(struct calyx_worker *w)
 	return count;
 }
 
-void calyx_worker_fill_sync(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t index)
+CALYX_COLD void calyx_worker_fill_sync(struct calyx_worker *w, struct io_uring_sqe *sqe, uint32_t index)
 {
 	fill_sqe(w, sqe, index, false);
 }

@@ -14,7 +14,7 @@
 #define POLL_PAUSE_NS 20000ull	   /* SQPOLL with iopoll: the poller polls, this only looks */
 #define STUCK_MAX_NS 2000000000ull /* the kernel takes no submission, with nothing in flight */
 
-static void pause_ns(uint64_t length_ns)
+static CALYX_COLD void pause_ns(uint64_t length_ns)
 {
 	struct timespec length = {.tv_sec = (time_t)(length_ns / 1000000000),
 				  .tv_nsec = (long)(length_ns % 1000000000)};
@@ -108,7 +108,7 @@ static void wait_polling(struct calyx_worker *w)
 	}
 }
 
-uint32_t calyx_worker_count_untaken(const struct calyx_worker *w)
+CALYX_COLD uint32_t calyx_worker_count_untaken(const struct calyx_worker *w)
 {
 	const struct calyx_ring *ring = &w->ring;
 	uint32_t count = 0;
@@ -119,7 +119,7 @@ uint32_t calyx_worker_count_untaken(const struct calyx_worker *w)
 }
 
 /* The kernel said EAGAIN: with I/O in flight a completion will help, without it only time can, and not for ever. */
-static void wait_while_stuck(struct calyx_worker *w)
+static CALYX_COLD void wait_while_stuck(struct calyx_worker *w)
 {
 	bool in_kernel = w->in_flight > calyx_worker_count_untaken(w);
 
