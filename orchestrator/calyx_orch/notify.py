@@ -5,10 +5,12 @@ An address is a secret: it is named as `env:NAME` or `file:PATH` and read when i
 
 from __future__ import annotations
 
+import http.client
 import logging
 import os
 import re
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from calyx_orch.errors import UsageError
 PING_TIMEOUT_S = 10.0
 SECRET_MIN = 4  # shorter words of an address are no secrets, and are left in what a service says
 WHY_MAX = 300
+HTTP = ("http://", "https://")
 
 
 def secret(reference: str) -> str:
@@ -38,19 +41,30 @@ def secret(reference: str) -> str:
     raise UsageError("an address is a secret: name where it is, env:NAME or file:PATH, instead of the address itself")
 
 
+def check_ping(reference: str) -> None:
+    """Raise UsageError when the reference is none, or, where it can be read here, holds no http address."""
+    if (address := _readable(reference)) and not address.startswith(HTTP):
+        raise UsageError(f"{reference} holds no http address")
+
+
 def check(reference: str) -> None:
     """Raise UsageError when the reference is none, or, where it can be read here, holds no address of a known kind."""
     import apprise
 
     _hush()
-    if not reference.startswith(("env:", "file:")):
-        secret(reference)
-    try:
-        address = secret(reference)
-    except UsageError:
-        return  # it is the daemon's environment that counts
-    if not apprise.Apprise().add(address):
+    if (address := _readable(reference)) and not apprise.Apprise().add(address):
         raise UsageError(f"{reference} holds no address that apprise knows, such as mailtos://... or slack://...")
+
+
+def _readable(reference: str) -> str:
+    """The address, or "" where it cannot be read here: it is the daemon's environment that counts. Raises UsageError for no reference."""
+    kind, _, name = reference.partition(":")
+    if kind not in ("env", "file") or not name:
+        return secret(reference)
+    try:
+        return secret(reference)
+    except UsageError:
+        return ""
 
 
 def send(reference: str, title: str, body: str) -> str:
@@ -66,7 +80,8 @@ def send(reference: str, title: str, body: str) -> str:
     if not sender.add(address):
         return f"{reference} holds no address that apprise knows"
     with apprise.LogCapture(level=logging.WARNING) as said:  # type: ignore[no-untyped-call]
-        if sender.notify(title=title, body=body):
+        # Said to be text: an e-mail would take what guests said for HTML.
+        if sender.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             return ""
         return without(said.getvalue(), address) or "the service did not take it"
 
@@ -77,20 +92,25 @@ def ping(reference: str) -> str:
         address = secret(reference)
     except UsageError as error:
         return str(error)
-    if not address.startswith(("http://", "https://")):
+    if not address.startswith(HTTP):
         return f"{reference} holds no http address"
     try:
         with urllib.request.urlopen(address, timeout=PING_TIMEOUT_S):
             return ""
     except urllib.error.HTTPError as error:
         return f"ping: HTTP {error.code}"
+    except http.client.HTTPException as error:  # its text may be of the address, or of whatever the server said
+        return f"ping: no answer that HTTP knows ({type(error).__name__})"
     except (OSError, ValueError) as error:
         return without(f"ping: {error}", address)
 
 
 def without(text: str, address: str) -> str:
-    """A text on one line, every part of the address that may be a secret taken out."""
-    for word in sorted(set(re.split(r"[:/?&=@#,]+", address)), key=len, reverse=True):
+    """A text on one line, every part of the address that may be a secret taken out, as it is written there and as it is meant."""
+    written = set(re.split(r"[:/?&=@#,]+", address))
+    meant = {urllib.parse.unquote(word) for word in written} | {urllib.parse.unquote_plus(word) for word in written}
+    quoted = {urllib.parse.quote(word, safe="") for word in written}
+    for word in sorted(written | meant | quoted, key=len, reverse=True):
         if len(word) >= SECRET_MIN:
             text = text.replace(word, "***")
     return " ".join(text.split())[:WHY_MAX]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +11,20 @@ import pytest
 
 from calyx_orch import notify
 from calyx_orch.errors import UsageError
-from calyx_orch.schedule import telling
+from calyx_orch.schedule import delivering, telling
 from calyx_orch.schedule.deciding import Firing, Schedule, Settings
+from web_server import WebServer, web_server
 
 TOKEN = "T0kenThatNobodySees"
 
 
-class Server(ThreadingHTTPServer):
-    """Keeps what it is sent; answers with `status`."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.got: list[tuple[str, str, bytes]] = []
-        self.status = 200
-
-    @property
-    def place(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.got.append((self.command, self.path, body))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
+def server() -> Iterator[WebServer]:
+    with web_server() as made:
+        yield made
 
 
-def test_a_message_arrives_whole(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_arrives_whole(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOOK", f"json://{server.place}/{TOKEN}")
     assert notify.send("env:HOOK", "title", "two\nlines") == ""
     ((method, path, body),) = server.got
@@ -66,7 +32,7 @@ def test_a_message_arrives_whole(server: Server, monkeypatch: pytest.MonkeyPatch
     assert (json.loads(body)["title"], json.loads(body)["message"]) == ("title", "two\nlines")
 
 
-def test_an_address_may_lie_in_a_file(server: Server, tmp_path: Path) -> None:
+def test_an_address_may_lie_in_a_file(server: WebServer, tmp_path: Path) -> None:
     (tmp_path / "hook").write_text(f"json://{server.place}/{TOKEN}\n")
     assert notify.send(f"file:{tmp_path / 'hook'}", "t", "b") == ""
     assert len(server.got) == 1
@@ -74,7 +40,7 @@ def test_an_address_may_lie_in_a_file(server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [404, 500])
 def test_a_refusal_is_told_without_the_address(
-    server: Server, status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: WebServer, status: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.status = status
     monkeypatch.setenv("HOOK", f"json://user:{TOKEN}@{server.place}/{TOKEN}/x?+X-Key={TOKEN}")
@@ -101,7 +67,81 @@ def test_every_part_of_an_address_is_taken_out_of_what_a_service_says() -> None:
     assert "refused by it" in told
 
 
-def test_a_ping_asks_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("pa55%40w0rd", "auth of pa55@w0rd failed"),
+        ("pa55@w0rd", "auth of pa55%40w0rd failed"),
+        ("two+words", "'two words' is no user"),
+    ],
+)
+def test_a_part_of_an_address_is_taken_out_also_as_it_is_meant(written: str, said: str) -> None:
+    """A service tells the password as it was decoded."""
+    told = notify.without(said, f"mailtos://user:{written}@example.org")
+    assert "***" in told
+    assert not any(word in told for word in ("pa55", "w0rd", "two words"))
+
+
+def test_what_guests_say_is_text_also_where_a_service_takes_html(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An e-mail would show what a guest wrote as HTML, its images and links as well."""
+    monkeypatch.setenv("HOOK", f"json://{server.place}/hook?format=html")
+    assert notify.send("env:HOOK", "title", "guest vm1 was lost: <img src=http://example.org/x>\nverdict") == ""
+    (body,) = server.to("/hook")
+    message = json.loads(body)["message"]
+    assert "<img" not in message
+    assert "&lt;img" in message
+
+
+@pytest.mark.parametrize("raw", [b"nonsense\r\n", b"HTTP/1.1 two hundred\r\n\r\n"])
+def test_a_ping_that_is_answered_with_nonsense_is_told_and_ends_nothing(
+    server: WebServer, raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.raw = raw
+    monkeypatch.setenv("PING", f"http://{server.place}/{TOKEN}")
+    why = notify.ping("env:PING")
+    assert "no answer that HTTP knows" in why
+    assert TOKEN not in why
+
+
+def test_an_address_that_no_request_can_bear_is_told_without_it(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PING", f"http://{server.place}/{TOKEN} two")
+    why = notify.ping("env:PING")
+    assert why
+    assert TOKEN not in why
+
+
+def test_a_ping_does_not_wait_for_a_message_that_cannot_be_told(
+    server: WebServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead-man service would alarm for a night that is well; what was told is not told again."""
+    monkeypatch.setenv("HOOK", f"json://127.0.0.1:1/{TOKEN}")
+    monkeypatch.setenv("PING", f"http://{server.place}/ping")
+    settings = Settings("/i.yaml", "30 2 * * *", "UTC", "/runs", notify="env:HOOK", ping="env:PING")
+    message = {"title": "t", "body": "b", "notify": True, "ping": True}
+    why, left = delivering.deliver(settings, Firing("nightly", DUE_S, "finished", message=message))
+    assert why
+    assert (left["notify"], left["ping"]) == (True, False)
+    assert len(server.to("/ping")) == 1
+    monkeypatch.setenv("HOOK", f"json://{server.place}/hook")
+    why, left = delivering.deliver(settings, Firing("nightly", DUE_S, "finished", message=left))
+    assert (why, left["notify"], left["ping"]) == ("", False, False)
+    assert [one.path for one in server.got] == ["/ping", "/hook"]
+
+
+def test_a_ping_that_is_no_reference_or_no_web_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PING", f"ftp://{TOKEN}")
+    for reference, says in (("env:", "an address is a secret"), ("env:PING", "holds no http address")):
+        with pytest.raises(UsageError, match=says) as told:
+            notify.check_ping(reference)
+        assert TOKEN not in str(told.value)
+    notify.check_ping("env:CALYX_NO_SUCH_NAME")
+
+
+def test_a_ping_asks_once(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PING", f"http://{server.place}/{TOKEN}")
     assert notify.ping("env:PING") == ""
     assert [one[:2] for one in server.got] == [("GET", f"/{TOKEN}")]
@@ -164,6 +204,19 @@ def test_a_message_has_the_verdict_the_three_worst_and_a_link() -> None:
         "On this fleet 1.2 incidents in 1000 series-nights are false.",
         "https://bench.example/runs/nightly-1/report.html",
     ]
+
+
+def test_a_message_has_no_control_character_and_bounds_what_a_large_fleet_says() -> None:
+    """A title with a line break would be another header of an e-mail."""
+    news = [f"guest vm{number} was lost twice in a row: \x1b[31mno\nroute" for number in range(40)]
+    firing = Firing("nightly", DUE_S, "finished", folder="/runs/night one", details={"news": news, "notes": news})
+    told = telling.message(schedule(link="https://bench.example/runs"), firing)
+    assert told["title"] == r"calyx-orch nightly: guest vm0 was lost twice in a row: \x1b[31mno\x0aroute"
+    assert "\x1b" not in told["body"]
+    lines = told["body"].splitlines()
+    assert len(lines) < 30
+    assert lines.count("and 28 more") == 2
+    assert lines[-1] == "https://bench.example/runs/night%20one/report.html"
 
 
 @pytest.mark.parametrize(
