@@ -239,3 +239,24 @@ def run_record(
         "finished",
         ("hv2-vm04 has no fio of its own: its calyx figures stand alone",) if guests > 4 else (),
     )
+
+
+def renamed(record: RunRecord, old: str, new: str) -> RunRecord:
+    """The same run with another name for one of its guests."""
+    inventory = record.plan.inventory
+    guests = tuple(replace(guest, name=new) if guest.name == old else guest for guest in inventory.guests)
+
+    def name(guest: str) -> str:
+        return new if guest == old else guest
+
+    plan = replace(
+        record.plan,
+        inventory=replace(inventory, guests=guests),
+        rounds=tuple(replace(one, guests=tuple(map(name, one.guests))) for one in record.plan.rounds),
+    )
+    return replace(
+        record,
+        plan=plan,
+        measurements=tuple(replace(m, guest=name(m.guest)) for m in record.measurements),
+        outcomes=tuple(replace(outcome, guest=name(outcome.guest)) for outcome in record.outcomes),
+    )

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from test_compare import scaled
-from test_report_page import EVIL, Elements, renamed
+from test_report_page import EVIL, Elements
 
 from calyx_orch.analysis import compare, sides
 from calyx_orch.analysis.compare import Comparison
 from calyx_orch.model import LoadMode, RunRecord
 from calyx_orch.report import comparison_page, figures
 from calyx_orch.report.comparison_frame import frame_of
-from report_records import run_record
+from report_records import renamed, run_record
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import pytest
 from calyx_orch.analysis.summary import Summary, summarise
 from calyx_orch.errors import Fault, UsageError
 from calyx_orch.model import GuestOutcome, Histogram, LoadMode, Measurement, RunRecord, Series
-from calyx_orch.report import facts, figures, page, run_page
-from report_records import run_record
+from calyx_orch.report import facts, figures, page, run_page, wording
+from report_records import renamed, run_record
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>&\"'%{x}\x1b[31m\u202e"
 
@@ -62,26 +62,6 @@ def written(record: RunRecord, folder: Path, **options: Any) -> tuple[str, Eleme
     elements = Elements()
     elements.feed(text)
     return text, elements
-
-
-def renamed(record: RunRecord, old: str, new: str) -> RunRecord:
-    inventory = record.plan.inventory
-    guests = tuple(replace(guest, name=new) if guest.name == old else guest for guest in inventory.guests)
-
-    def name(guest: str) -> str:
-        return new if guest == old else guest
-
-    plan = replace(
-        record.plan,
-        inventory=replace(inventory, guests=guests),
-        rounds=tuple(replace(one, guests=tuple(map(name, one.guests))) for one in record.plan.rounds),
-    )
-    return replace(
-        record,
-        plan=plan,
-        measurements=tuple(replace(m, guest=name(m.guest)) for m in record.measurements),
-        outcomes=tuple(replace(outcome, guest=name(outcome.guest)) for outcome in record.outcomes),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -312,3 +292,11 @@ def test_the_navigation_follows_the_page(whole: tuple[str, Elements]) -> None:
     places = [text.index(f'id="{name}"') for name in wanted]
     assert places == sorted(places)
     assert wanted[0] == "doubts"
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\n", "\u202e", "\ud800", "\ufffe", "\uffff", "\U0001ffff"])
+def test_what_is_no_character_or_acts_on_a_terminal_is_shown_by_its_number(character: str) -> None:
+    """U+FFFE stands in no XML: a JUnit file with it could not be read."""
+    shown = wording.printable(f"a{character}b")
+    assert re.fullmatch(r"a\\[xuU][0-9a-f]+b", shown)
+    assert wording.printable("µ × ± … 名") == "µ × ± … 名"

@@ -14,14 +14,15 @@ NOT_AVAILABLE = "n/a"
 
 
 def printable(text: str) -> str:
-    r"""Put `text` on one line; control, format and lone surrogate characters are shown as `\x1b` or `\u202e`."""
+    r"""Put `text` on one line; control, format, lone surrogate and no characters are shown as `\x1b` or `\u202e`."""
     return "".join(_shown(character) for character in text)
 
 
 def _shown(character: str) -> str:
-    if character == " " or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return character
     code = ord(character)
+    is_none = code & 0xFFFE == 0xFFFE  # U+FFFE and its like are no characters, and no XML
+    if character == " " or (not is_none and unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")):
+        return character
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
