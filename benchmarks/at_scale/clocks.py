@@ -19,7 +19,7 @@ from pathlib import Path
 from at_scale.servers import PORT, Servers
 from calyx_orch import clock, deploy, transport
 from calyx_orch.model import ClockBound, Connection, Guest, Target
-from calyx_orch.runner.rounds import PROBES
+from calyx_orch.runner.clocks import PROBES
 from calyx_orch.runner.session import Session
 
 FORWARDER = Path(__file__).with_name("forwarder.py")

@@ -54,6 +54,7 @@ async def test_an_interrupt_while_files_are_laid_out(tmp_path: Path) -> None:
         ended = await _interrupted(started, fleet, signal.SIGINT)
     assert ended.status == 130
     assert ended.record.measurements == ()
+    assert not [note for one in ended.outcomes.values() for note in one.notes if "not confirmed" in note]
     assert await _report_status(ended, tmp_path) == 0
 
 

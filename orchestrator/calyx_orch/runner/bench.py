@@ -20,7 +20,8 @@ from calyx_orch import deploy, engines, transport
 from calyx_orch.engines.answers import ramp_ns
 from calyx_orch.errors import CalyxError
 from calyx_orch.model import Answers, ClockBound, Measurement, Plan, Round
-from calyx_orch.runner import hanging, preflight, preparing, probes
+from calyx_orch.runner import hanging, interrupting, preflight, preparing, probes
+from calyx_orch.runner.interrupting import RunInterrupted
 from calyx_orch.runner.rounds import data_seed
 from calyx_orch.runner.session import Session
 
@@ -80,17 +81,13 @@ async def bench(
         lease = asyncio.create_task(_keep_lease(session))
         try:
             await _run(session, plan, found, interrupted, phase, look)
-        except _Interrupted:
+        except RunInterrupted:
             found.interrupted = True
         finally:
-            lease.cancel()
             found.notes += await _clean(session)
+            lease.cancel()  # not before: cleaning may take longer than the lease
             await way.close()
     return found
-
-
-class _Interrupted(Exception):
-    pass
 
 
 async def _run(
@@ -102,7 +99,7 @@ async def _run(
     look: Callable[[Look], None],
 ) -> None:
     async def step(work: Coroutine[Any, Any, Any]) -> Any:
-        return await _unless(interrupted, work)
+        return await interrupting.unless(interrupted, work)
 
     await step(preflight.inspect(session, plan))
     phase("laying out files")
@@ -121,21 +118,7 @@ async def _run(
         found.done.append(await _measure(session, plan, round_, interrupted, look))
         if interrupted.is_set():
             found.done.pop()
-            raise _Interrupted
-
-
-async def _unless(interrupted: asyncio.Event, work: Coroutine[Any, Any, Any]) -> Any:
-    """Wait for `work`, or leave it when the user interrupts."""
-    task, bell = asyncio.create_task(work), asyncio.create_task(interrupted.wait())
-    try:
-        await asyncio.wait({task, bell}, return_when=asyncio.FIRST_COMPLETED)
-        if interrupted.is_set():
-            raise _Interrupted
-        return await task
-    finally:
-        bell.cancel()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+            raise RunInterrupted
 
 
 async def _measure(
@@ -270,8 +253,7 @@ async def _clean(session: Session) -> list[str]:
     """Remove the files; what could not be removed is told."""
     told = []
     try:
-        await session.send("stop")
-        arrival = await session.ask("clean", answer="cleaned", timeout_s=CLEAN_WITHIN_S)
+        arrival = await session.clean(CLEAN_WITHIN_S)
         for failure in arrival.message.get("failed") or []:
             told.append(f"could not remove {failure.get('path')}: {failure.get('why')}")
     except CalyxError as error:

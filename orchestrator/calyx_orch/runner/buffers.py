@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from calyx_orch import units
 from calyx_orch.errors import RefusedError
-from calyx_orch.model import Plan, Workload
+from calyx_orch.model import Plan, Round, Workload
+from calyx_orch.plan import capacity
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,12 @@ class Gap:
 
 
 def rehearsed(workload: Workload) -> Workload:
-    """The workload as it is rehearsed: `registered` is asked for as `auto`, so that all guests that cannot are known at once."""
+    """The workload as it is rehearsed: `registered` is asked for as `auto`, so that all guests that cannot are known at once.
+
+    A load point is rehearsed in a closed loop, as its rate is not known yet.
+    """
+    if workload.load_share is not None:
+        workload = capacity.closed(workload)
     return replace(workload, buffers="auto") if workload.buffers == "registered" else workload
 
 
@@ -85,9 +91,15 @@ def without(plan: Plan, found: Sequence[Gap]) -> tuple[Plan, tuple[str, ...]]:
     def plain(workload: Workload) -> Workload:
         return replace(workload, buffers="plain") if workload.name in names else workload
 
-    rounds = tuple(replace(one, workload=plain(one.workload)) for one in plan.rounds)
+    def changed(rounds: Iterable[Round]) -> tuple[Round, ...]:
+        return tuple(replace(one, workload=plain(one.workload)) for one in rounds)
+
     searches = tuple(replace(one, workload=plain(one.workload)) for one in plan.searches)
-    return replace(plan, rounds=rounds, searches=searches), tuple(_sentence(name, found) for name in sorted(names))
+    plan = replace(
+        plan, conditioning=changed(plan.conditioning), capacity=changed(plan.capacity), rounds=changed(plan.rounds),
+        searches=searches,
+    )  # fmt: skip
+    return plan, tuple(_sentence(name, found) for name in sorted(names))
 
 
 def _sentence(name: str, found: Sequence[Gap]) -> str:

@@ -6,6 +6,7 @@ Groups that share a domain wait for one another, so that a trial has the storage
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -16,15 +17,17 @@ from typing import Any
 
 from calyx_orch import clock, engines
 from calyx_orch.analysis.histogram import merge, percentile_or_none
-from calyx_orch.errors import AgentError, CalyxError
+from calyx_orch.errors import AgentError, CalyxError, FolderError
 from calyx_orch.model import Answers, Measurement, Pin, Plan, Round, Workload
 from calyx_orch.plan import choice, trials
+from calyx_orch.runner.fleet import raise_first
 from calyx_orch.runner.session import Session
 
 TRIAL_S = 1.0
 TRIAL_RAMP_S = 0.25
 LEAD_NS = 50_000_000
 READY_WITHIN_S = 30.0
+REST_WITHIN_S = 12.0
 CACHE_FORMAT = 1
 CACHE_ENTRIES_MAX = 10_000
 
@@ -77,13 +80,15 @@ class Cache:
         if self.path is None:
             return None
         kept = dict(list(self._entries.items())[-CACHE_ENTRIES_MAX:])
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
             temporary.touch(0o600)
             temporary.write_text(json.dumps({"format": CACHE_FORMAT, "entries": kept}, indent=1), encoding="utf-8")
             temporary.replace(self.path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
             return f"the calibration could not be kept in {self.path}: {error.strerror}"
         return None
 
@@ -125,7 +130,10 @@ class Calibration:
         open_ = sum(1 for group in groups if self.cache.get(group.key) is None)
         if open_:
             self.phase(f"calibrating {open_} group{'s' * (open_ != 1)} of like guests and workloads")
-        found = await asyncio.gather(*(self._one_by_one(mine) for mine in by_domain.values()))
+        working = [self._one_by_one(mine) for mine in by_domain.values()]
+        ended = await asyncio.gather(*working, return_exceptions=True)
+        raise_first(ended)
+        found = (some for some in ended if not isinstance(some, BaseException))
         return (*pins, *(pin for some in found for one in some for pin in one))
 
     def _without_trials(self) -> tuple[list[Pin], list[tuple[Session, Round]]]:
@@ -176,7 +184,9 @@ class Calibration:
             how = "calibrated"
             try:
                 chosen = await self._try_out(group)
-            except (CalyxError, ValueError) as error:
+            except FolderError:
+                raise
+            except Exception as error:  # also what no rule foresaw: without a choice there is the ladder
                 why = f"{choice.LADDER}: calibration failed on {group.leader.guest.name} ({error})"
                 self.tell(why)
                 return tuple(_ladder(session, round_, why) for session in group.sessions for round_ in group.rounds)
@@ -249,7 +259,15 @@ class Calibration:
 
 
 async def measure_alone(session: Session, round_: Round) -> Measurement:
-    """Run one round of calyx on one guest by itself. Raises AgentError."""
+    """Run one round of calyx on one guest by itself. Raises AgentError; the guest holds and runs nothing then."""
+    try:
+        return await _alone(session, round_)
+    except CalyxError:
+        await session.rest(REST_WITHIN_S)
+        raise
+
+
+async def _alone(session: Session, round_: Round) -> Measurement:
     workload: Workload = round_.workload
     command = engines.command(
         round_, paths=session.files[round_.target][: workload.numjobs], data_seed=round_.seed + 1, taken={}, facts=session.facts,

@@ -18,11 +18,12 @@ from calyx_orch.analysis.validity import LOST_MAX, SKEW_MAX_NS
 from calyx_orch.engines import clipped
 from calyx_orch.errors import AgentError, CalyxError, ReachError
 from calyx_orch.model import Check, Finding, Guest, Plan, Readiness, Round, Verdict, Workload
-from calyx_orch.runner import border, buffers, preflight, preparing, rounds, search
+from calyx_orch.runner import border, buffers, clocks, preflight, preparing, rounds, search
 from calyx_orch.runner.session import Session
 
 LEASE_MS = 30_000
 ALIVE_EVERY_S = 2.0
+ALIVE_WITHIN_S = 0.05
 IDLE_WITHIN_S = 2.0  # how long a target's device may stay busy before that is told
 CLOCK_COST_MAX_NS = 500  # reading a clock that is no system call away takes tens of nanoseconds
 CLOSE_TO_IT = (Check.REACH, Check.HOST_KEY, Check.LOGIN)
@@ -75,8 +76,7 @@ async def check(
     plan: Plan, *, pool: transport.Pool, phase: Callable[[str], None]
 ) -> tuple[tuple[Readiness, ...], tuple[str, ...]]:
     """Look at every guest of the plan. Returns what was found, in their order, and notes on the fleet."""
-    named = {name for one in plan.measured for name in one.guests}
-    looked = [Looked(guest) for guest in plan.inventory.guests if guest.name in named]
+    looked = [Looked(guest) for guest in plan.inventory.guests if guest.name in plan.parts]
     async with _leases(looked):
         try:
             phase(f"connecting to {len(looked)} guests" if len(looked) != 1 else "connecting to 1 guest")
@@ -85,7 +85,7 @@ async def check(
             await _each(looked, lambda one: _inspect(one, plan), Check.AGENT)
             await _each(looked, lambda one: _try(one, plan), Check.SETUP)
             phase("looking at clocks and other load")
-            await _each(looked, _probe_clock, Check.CLOCK, at_once=rounds.PROBES_AT_ONCE)
+            await _each(looked, _probe_clock, Check.CLOCK, at_once=clocks.AT_ONCE_FIRST)
             await _each(looked, _see_idle, Check.LOAD)
             await _probe_lost_time(looked, plan)
         finally:
@@ -102,9 +102,8 @@ async def _leases(looked: Sequence[Looked]) -> AsyncIterator[None]:
         while True:
             await asyncio.sleep(ALIVE_EVERY_S)
             for one in looked:
-                if one.session is not None and one.session.is_open:
-                    with contextlib.suppress(CalyxError):
-                        await one.session.send("alive")
+                if one.session is not None:
+                    await one.session.say_alive(ALIVE_WITHIN_S)
 
     task = asyncio.create_task(keep())
     try:
@@ -206,7 +205,9 @@ async def _see_holders(one: Looked) -> None:
 async def _try(one: Looked, plan: Plan) -> None:
     """Open every job as a rehearsal does: which set-ups the kernel takes, and how much memory may be locked."""
     session = one.session
-    mine = list({r.workload.name: r for r in _rounds(plan) if one.guest.name in r.guests}.values())
+    parts = plan.parts.get(one.guest.name, ())
+    rounds_ = [part if isinstance(part, Round) else search.first_probe(part) for part in parts]
+    mine = list({round_.workload.name: round_ for round_ in rounds_}.values())
     mine = [round_ for round_ in mine if not round_.workload.rw.trims]  # a file cannot be trimmed
     if not mine:
         return
@@ -239,10 +240,6 @@ async def _try(one: Looked, plan: Plan) -> None:
         )
 
 
-def _rounds(plan: Plan) -> tuple[Round, ...]:
-    return (*plan.rounds, *map(search.first_probe, plan.searches))
-
-
 async def _lay_out_scratch(session: Session, plan: Plan, mine: Sequence[Round]) -> None:
     """Files of one block in the agent's work directory stand for those of the jobs: each thread of a job wants its own."""
     size = max(round_.workload.bs_bytes for round_ in mine)
@@ -267,7 +264,7 @@ def _on_scratch(workload: Workload) -> Workload:
 async def _probe_clock(one: Looked) -> None:
     if one.session is None:
         return
-    bound = clock.estimate(await one.session.probe_clock(rounds.PROBES)).bound_ns
+    bound = clock.estimate(await one.session.probe_clock(clocks.PROBES)).bound_ns
     one.asked(Check.CLOCK)
     one.facts[Check.CLOCK] = f"known to {units.format_latency(bound)}"
     if bound > SKEW_MAX_NS:

@@ -17,7 +17,8 @@ async def condition(
 ) -> None:
     """Play what is needed of `plan.conditioning`; what was measured before an interrupt is not played again.
 
-    `play` says whether anybody was left to play; `ended` hears how each workload's preconditioning ended.
+    `play` says whether a round was played; when it was not, as nobody is left for it or its workload harms, the next workload's turn
+    has come. `ended` hears how each workload's preconditioning ended.
     """
     budget = plan.inventory.precondition
     if budget is None:
@@ -30,8 +31,9 @@ async def condition(
             played = {one.round_index for one in measured()}
             following = next((one for one in rounds if one.index not in played), None)
             if following is None or not await play(following):
-                return  # nobody is left
-        ended(found)
+                break
+        else:
+            ended(found)
 
 
 def with_ended(plan: Plan, found: Conditioned) -> Plan:

@@ -57,10 +57,7 @@ class Display:
         self._round_number, self._rounds, self._round_began = number, rounds, time.monotonic()
         r = rounds[number - 1]
         self._engine = r.engine
-        what = (
-            "preconditioning" if any(r.index == one.index for one in self.plan.conditioning) else f"block {r.block + 1}"
-        )
-        self._label = f"{what}, {r.workload.name} on {r.target}, {r.engine}, {r.load_name}"
+        self._label = f"{self._what(r)}, {r.workload.name} on {r.target}, {r.engine}, {r.load_name}"
         self._last_beat.clear()
         self._running_since.clear()
         self._heard.clear()
@@ -71,10 +68,17 @@ class Display:
             if known.state not in ("lost", "failed"):
                 self._status[name] = GuestStatus(name, "settling" if name in r.guests else "idle")
         of = f" of {len(r.guests)}" if alive < len(r.guests) else ""
-        planned = max((one.number for one in (*self.plan.conditioning, *self.plan.rounds)), default=0)
+        planned = max((one.number for one in self.plan.all_rounds), default=0)
         place = f"of {planned}" if r.number <= planned else "of a search"  # which goes on until it has found
         self.phase(f"round {r.number} {place}: {self._label} ({alive}{of} guest{'s' * (len(r.guests) != 1)})")
         self._in_round = True
+
+    def _what(self, round_: Round) -> str:
+        """What a round is for: its block, or what is done before the first."""
+        for what, rounds in (("preconditioning", self.plan.conditioning), ("capacity", self.plan.capacity)):
+            if any(round_.index == one.index for one in rounds):
+                return what
+        return f"block {round_.block + 1}"
 
     def _planned(self) -> int:
         """How many rounds the whole plan has; a search adds its own as it goes."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from calyx_orch import transport
@@ -20,19 +19,25 @@ from calyx_orch.runner.session import Session
 from calyx_orch.store.archive import RunFolder
 
 CLEAN_WITHIN_S = 30.0
+CLOSE_WITHIN_S = 120.0  # of a guest that keeps files, which are flushed and looked at
 LET_GO_WITHIN_S = 2.0
-ALIVE_EACH_S = 2.0
+ALIVE_EACH_S = 2.0  # at the least; and several times within the shortest lease
+ALIVE_PART = 4
 ALIVE_WITHIN_S = 0.05
 REMOVE_WITHIN_S = 20.0
 
 
 @dataclass
 class Fleet:
-    """All guests of a run by name. `answered` are the measurements of each so far, `notes` what its outcome tells."""
+    """All guests of a run by name. `answered` are the measurements of each so far, `notes` what its outcome tells.
+
+    `unjudged` are the indices of rounds that enter no figure.
+    """
 
     folder: RunFolder
     live: Live
     display: Display
+    unjudged: frozenset[int] = frozenset()
     sessions: dict[str, Session] = field(default_factory=dict)
     transports: dict[str, transport.Transport] = field(default_factory=dict)
     troubles: dict[str, tuple[str, str]] = field(default_factory=dict)  # guest -> (step, reason)
@@ -56,7 +61,7 @@ class Fleet:
                 self.folder.note("unexpected", time.monotonic_ns(), guest=guest.name, step=step, trace=trace)
                 await self.give_up(guest.name, step, f"unexpected, see the journal: {type(error).__name__}: {error}")
 
-        _raise_first(await asyncio.gather(*(guarded(guest) for guest in guests), return_exceptions=True))
+        raise_first(await asyncio.gather(*(guarded(guest) for guest in guests), return_exceptions=True))
 
     def in_order(self, guests: Sequence[Guest]) -> None:
         """Sort the sessions as the inventory does; they were filled in as guests answered."""
@@ -77,6 +82,11 @@ class Fleet:
         if way is not None:
             await way.close()
 
+    async def give_up_all(self, lost: Mapping[str, str], step: str) -> None:
+        """Give up several guests at once, each with its reason: one that takes long to be closed holds up no other."""
+        giving_up = [self.give_up(name, step, reason) for name, reason in lost.items()]
+        raise_first(await asyncio.gather(*giving_up, return_exceptions=True))
+
     async def _remove_what_is_left(self, session: Session, way: transport.Transport) -> None:
         """An agent that was killed could not clean: remove the directories that it made, as far as it had told of them."""
         places = session.directories()
@@ -89,41 +99,49 @@ class Fleet:
         elif done.status != 0:
             self.note(session.guest.name, f"its agent ended without cleaning: remove {', '.join(places)}")
 
-    async def keep_leases(self) -> None:
-        """Tell every agent that its controller lives, until cancelled. One that takes nothing holds up no other."""
+    async def keep_leases(self, shortest_s: float) -> None:
+        """Tell every agent that its controller lives, until cancelled. One that takes nothing holds up the others for a moment only.
+
+        `shortest_s` is the shortest lease that an agent has.
+        """
         while True:
-            await asyncio.sleep(ALIVE_EACH_S)
+            await asyncio.sleep(min(ALIVE_EACH_S, shortest_s / ALIVE_PART))
             for session in list(self.sessions.values()):
-                with contextlib.suppress(CalyxError, TimeoutError):
-                    async with asyncio.timeout(ALIVE_WITHIN_S):
-                        await session.send("alive")
+                await session.say_alive(ALIVE_WITHIN_S)
 
     async def clean_all(self) -> None:
         """Clean every guest that still answers, bounded; a cancellation ends it."""
         if self.sessions:
             self.display.phase(f"cleaning {count_of(self.alive())}")
         cleaning = [self._clean(session) for session in list(self.sessions.values())]
-        _raise_first(await asyncio.gather(*cleaning, return_exceptions=True))
+        raise_first(await asyncio.gather(*cleaning, return_exceptions=True))
 
     async def let_go(self) -> None:
-        """Close every connection within a moment: an agent whose channel is closed ends by itself and cleans."""
-        closing = [asyncio.create_task(way.close()) for way in self.transports.values()]
+        """Close every channel and connection within a moment: an agent whose channel is closed ends by itself and cleans."""
+        open_ = [session for session in self.sessions.values() if session.is_open]
+        ends = [*(session.close() for session in open_), *(way.close() for way in self.transports.values())]
+        closing = [asyncio.create_task(end) for end in ends]
         if closing:
             _, late = await asyncio.wait(closing, timeout=LET_GO_WITHIN_S)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*closing, return_exceptions=True)
+            if late:
+                await asyncio.wait(late, timeout=LET_GO_WITHIN_S)
+            for task in closing:
+                if task.done() and not task.cancelled():
+                    task.exception()  # heard, and of no more use: that guest is let go of in any case
 
     async def _clean(self, session: Session) -> None:
         name = session.guest.name
         try:
-            await session.send("stop")
-            arrival = await session.ask("clean", answer="cleaned", timeout_s=CLEAN_WITHIN_S)
+            arrival = await session.clean(CLOSE_WITHIN_S if session.kept else CLEAN_WITHIN_S)
             answer = border.checked(arrival.message, "clean")
             for failure in answer.get("failed") or []:
                 stayed = f"{failure.get('path')}: {failure.get('why')}"
                 self.stayed.setdefault(name, []).append(clipped(stayed))
                 self.note(name, f"could not remove {stayed}")
+            for path in sorted(session.kept.intersection(answer.get("removed") or ())):
+                self.note(name, f"{path} could not be closed for the next run and was removed: that one lays out anew")
             self.folder.note("cleaned", time.monotonic_ns(), guest=name, answer=answer)
         except FolderError:
             await session.close()
@@ -153,6 +171,7 @@ class Fleet:
             step, reason = self.troubles[guest.name]
             return GuestOutcome(guest.name, "lost", step, reason, notes)
         found = self.answered.get(guest.name, [])
+        has_figures = any(one.round_index not in self.unjudged for one in found)
         bad = [m for m in found if m.status == "failed"]
         if bad:
             state = "partial" if len(bad) < len(found) else "lost"
@@ -160,11 +179,11 @@ class Fleet:
         if guest.name in self.stayed:
             first, *more = self.stayed[guest.name]
             reason = f"could not remove {first}{f' and {len(more)} more' if more else ''}: remove it by hand"
-            return GuestOutcome(guest.name, "partial" if found else "lost", "clean", reason, notes)
-        return GuestOutcome(guest.name, "measured" if found else "skipped", notes=notes)
+            return GuestOutcome(guest.name, "partial" if has_figures else "lost", "clean", reason, notes)
+        return GuestOutcome(guest.name, "measured" if has_figures else "skipped", notes=notes)
 
 
-def _raise_first(ended: Sequence[object]) -> None:
+def raise_first(ended: Sequence[object]) -> None:
     """Raise what ended one of several tasks, now that all have ended."""
     for one in ended:
         if isinstance(one, BaseException):

@@ -118,14 +118,13 @@ def guest_findings(guest: Guest, plan: Plan, facts: Mapping[str, Any]) -> tuple[
         Finding(Check.CPUS, why) for why in (*_cpu_problems(facts, workloads), *numa_problems(facts, workloads))
     ]
     found = {entry.get("path"): entry for entry in facts.get("paths") or [] if isinstance(entry, dict)}
-    for layout in plan.layouts:
-        if layout.guest == guest.name:
-            entry = found.get(layout.path)
-            if entry is None:
-                problems.append(Finding(Check.TARGET, "the agent says nothing about " + layout.path))
-            else:
-                problems += _path_problems(layout, entry)
-                problems += [Finding(Check.ALIGNMENT, why) for why in _device_problems(layout, entry, plan)]
+    for layout in plan.layouts_of.get(guest.name, ()):
+        entry = found.get(layout.path)
+        if entry is None:
+            problems.append(Finding(Check.TARGET, "the agent says nothing about " + layout.path))
+        else:
+            problems += _path_problems(layout, entry)
+            problems += [Finding(Check.ALIGNMENT, why) for why in _device_problems(layout, entry, plan)]
     return tuple(dict.fromkeys(problems))
 
 
@@ -234,8 +233,8 @@ def raw_device_problems(layout: Layout, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _device_problems(layout: Layout, entry: Mapping[str, Any], plan: Plan) -> list[str]:
-    mine = [one for one in plan.measured if one.target == layout.target and layout.guest in one.guests]
-    return target_problems(layout, entry, list({one.workload.name: one.workload for one in mine}.values()))
+    mine = [one.workload for one in plan.parts.get(layout.guest, ()) if one.target == layout.target]
+    return target_problems(layout, entry, mine)
 
 
 def target_problems(layout: Layout, entry: Mapping[str, Any], workloads: Iterable[Workload]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -18,18 +17,13 @@ from typing import Any
 from calyx_orch import clock, engines
 from calyx_orch import coordination as co
 from calyx_orch.errors import AgentError, CalyxError
-from calyx_orch.model import Answers, ClockBound, LostTime, Measurement, Plan, Round
+from calyx_orch.model import Answers, LostTime, Measurement, Plan, Round
 from calyx_orch.plan import cost
 from calyx_orch.plan.order import turns
-from calyx_orch.runner import harm
+from calyx_orch.runner import clocks, harm, interrupting
+from calyx_orch.runner.clocks import GuestClock
 from calyx_orch.runner.session import Arrival, Session
 
-PROBES = 20
-PROBES_FIRST = 3  # to learn how far a guest is
-PROBES_AT_ONCE = 4  # while that is not known
-PROBES_AT_ONCE_MAX = 64  # of guests far away, which leave the loop idle in between
-NEAR_NS = 1_000_000  # a round trip that others would lengthen: guests as near as that are probed one after another
-PROBE_SHARE_NS = 250_000  # of a round trip for each guest that is probed meanwhile
 RESTED_NS = int(cost.REST_S * 1e9)
 LEAD_NS = 300_000_000  # from arming to the start line, besides the slowest guest's round trip
 ARM_EACH_NS = 2_000_000  # for each guest besides: on a busy controller a thousand were told 1.3 s after the first
@@ -45,13 +39,11 @@ class GuestRound:
     """What one guest has said in this round."""
 
     session: Session
+    clock: GuestClock
     messages: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    before: ClockBound = field(default_factory=lambda: ClockBound(0, 0))
-    before_at_ns: int = 0
     start_ns: int = 0  # the start line on the controller's clock
     held_start_ns: int = 0  # the same on the guest's
     lost_time: LostTime | None = None
-    abandoned: bool = False
 
 
 @dataclass
@@ -78,8 +70,11 @@ class RoundRunner:
     _followers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def run(self) -> tuple[co.RoundProgress, dict[str, Answers]]:
-        """Run to the end. Returns how each guest ended and, for those that reported, their answers."""
-        self._guests = {session.guest.name: GuestRound(session) for session in self.sessions}
+        """Run to the end. Returns how each guest ended and, for those that reported, their answers.
+
+        Raises RunInterrupted when the user ends the run before the round has begun.
+        """
+        self._guests = {session.guest.name: GuestRound(session, GuestClock(session)) for session in self.sessions}
         self._turns = turns(
             [session.guest for session in self.sessions],
             self.round.load,
@@ -87,14 +82,7 @@ class RoundRunner:
         )
         for session in self.sessions:
             session.begin()
-        with self._timed("settle"):
-            await self._each(self._settle)
-        with self._timed("lost_time"):
-            await self._probe_lost_time()
-        with self._timed("clocks_before"):
-            await self._each(self._learn_distance, at_once=PROBES_AT_ONCE)
-            gate = self._probe_gate()
-            await self._each(functools.partial(self._probe_before, gate))
+        await interrupting.unless(self.interrupted, self._before())
         try:
             with self._timed("round"):
                 progress = await self._coordinate()
@@ -112,6 +100,16 @@ class RoundRunner:
         self.spent_ns[step] = time.monotonic_ns() - began_ns
 
     # --- before ---
+
+    async def _before(self) -> None:
+        with self._timed("settle"):
+            await self._each(self._settle)
+        with self._timed("lost_time"):
+            await self._probe_lost_time()
+        with self._timed("clocks_before"):
+            await self._each(lambda guest: guest.clock.learn_distance(), at_once=clocks.AT_ONCE_FIRST)
+            gate = clocks.gate_of(self.sessions)
+            await self._each(lambda guest: guest.clock.probe(gate))
 
     async def _each(self, act: Callable[[GuestRound], Awaitable[None]], *, at_once: int = 1000) -> None:
         """Do something on every guest; one that fails is found out when it is loaded."""
@@ -159,23 +157,6 @@ class RoundRunner:
         for guests in machines.values():
             for guest in guests[1:]:
                 guest.lost_time = guests[0].lost_time
-
-    async def _learn_distance(self, guest: GuestRound) -> None:
-        if not guest.session.clock_bound_ns:
-            guest.session.clock_bound_ns = clock.estimate(await guest.session.probe_clock(PROBES_FIRST)).bound_ns
-
-    def _probe_gate(self) -> Callable[[GuestRound], asyncio.Semaphore]:
-        """Whose clocks are asked side by side: near ones alone, far ones the more, the longer the quickest of them takes."""
-        trips_ns = {name: 2 * one.session.clock_bound_ns for name, one in self._guests.items()}
-        far_ns = min((trip for trip in trips_ns.values() if trip > NEAR_NS), default=0)
-        near, far = asyncio.Semaphore(1), asyncio.Semaphore(max(1, min(PROBES_AT_ONCE_MAX, far_ns // PROBE_SHARE_NS)))
-        return lambda guest: far if trips_ns[guest.session.guest.name] > NEAR_NS else near
-
-    async def _probe_before(self, gate: Callable[[GuestRound], asyncio.Semaphore], guest: GuestRound) -> None:
-        async with gate(guest):
-            probes = await guest.session.probe_clock(PROBES)
-            guest.before, guest.before_at_ns = clock.estimate(probes), clock.taken_at(probes)
-        guest.session.clock_bound_ns = guest.before.bound_ns
 
     # --- the round itself ---
 
@@ -241,7 +222,6 @@ class RoundRunner:
             case co.Stop(guest=name):
                 await self._send(name, "stop")
             case co.Abandon(guest=name, reason=reason):
-                self._guests[name].abandoned = True
                 self.status(name, co.GuestState.LOST, reason)
             case co.Finish():
                 pass
@@ -257,26 +237,9 @@ class RoundRunner:
             while not await self._follow(guest, name):
                 pass
         except Exception as error:  # also what no rule foresaw: it is this guest's failure alone
-            gone = not await self._bring_to_rest(guest)
+            gone = not await guest.session.rest(REST_WITHIN_S)
             now_ns, why = time.monotonic_ns(), _told(error)
             self._events.put_nowait(co.Lost(now_ns, name, why) if gone else co.Failed(now_ns, name, why))
-
-    async def _bring_to_rest(self, guest: GuestRound) -> bool:
-        """After a failure: end what the guest may still hold or run, so that its next round finds it idle.
-
-        False when the agent is gone, or does not come to rest in time.
-        """
-        session = guest.session
-        try:
-            await session.send("stop")
-            deadline = time.monotonic() + REST_WITHIN_S
-            while session.is_open:
-                arrival = await session.next(max(0.0, deadline - time.monotonic()))
-                if arrival.message.get("type") in ("result", "exited", "stopped"):
-                    return True
-        except CalyxError:
-            return False
-        return False
 
     async def _follow(self, guest: GuestRound, name: str) -> bool:
         """Take one message into account; True when nothing more is to come. Raises AgentError when the guest refuses."""
@@ -312,13 +275,13 @@ class RoundRunner:
 
     async def _arm(self, names: tuple[str, ...]) -> None:
         """One start line for all, far enough ahead for the slowest to hear of it."""
-        slowest_ns = max(guest.before.bound_ns for guest in self._guests.values())
+        slowest_ns = max(guest.clock.before.bound_ns for guest in self._guests.values())
         line_ns = time.monotonic_ns() + LEAD_NS + 4 * slowest_ns + len(names) * ARM_EACH_NS
         line_ns = max(line_ns, self._loaded_at_ns + RESTED_NS)
         for name in names:
             guest = self._guests[name]
             guest.start_ns = line_ns + self._stagger_ns(self._turns[name])
-            guest.held_start_ns = clock.to_guest(guest.start_ns, guest.before)
+            guest.held_start_ns = clock.to_guest(guest.start_ns, guest.clock.before)
             await self._send(name, "arm", (("start_ns", guest.held_start_ns),))
 
     async def _send(self, name: str, verb: str, pairs: Sequence[tuple[str, str | int]] = ()) -> None:
@@ -333,12 +296,11 @@ class RoundRunner:
         """The clocks once more, and everything each guest said."""
         reported = [self._guests[name] for name in progress.named(co.GuestState.REPORTED)]
         answers: dict[str, Answers] = {}
-        gate = self._probe_gate()
+        gate = clocks.gate_of(self.sessions)
 
         async def finish(guest: GuestRound) -> None:
             documents = dict(guest.session.documents)
-            async with gate(guest):
-                bound = await self._clock_at_start(guest)
+            bound = await guest.clock.at(guest.start_ns, gate)
             answers[guest.session.guest.name] = Answers(
                 messages=dict(guest.messages),
                 documents=documents,
@@ -351,14 +313,6 @@ class RoundRunner:
 
         await asyncio.gather(*(finish(guest) for guest in reported))
         return answers
-
-    async def _clock_at_start(self, guest: GuestRound) -> ClockBound:
-        try:
-            probes = await guest.session.probe_clock(PROBES)
-            after, after_at_ns = clock.estimate(probes), clock.taken_at(probes)
-        except CalyxError:
-            return guest.before  # the guest ended after its report; the bound of before the round stands
-        return clock.combine(guest.before, guest.before_at_ns, after, after_at_ns, guest.start_ns)
 
 
 def _told(error: Exception) -> str:

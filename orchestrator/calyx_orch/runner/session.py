@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import posixpath
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ PROBES_FEWEST = 5
 QUICK_TRIP_NS = (
     250_000  # bounds an offset to an eighth of a millisecond: what more probes would gain, no start line has
 )
+BUSY_EVERY_S = 0.1  # asked again whether it is still busy
+AT_REST = frozenset({"result", "exited", "stopped"})  # how `stop` is answered
 END_KNOWN_WITHIN_S = 2.0  # after a write that found the channel closed: its reader has read to the end, and why
 MESSAGE_BYTES = 1_024  # what a message without a document is counted as, at least
 
@@ -143,6 +146,8 @@ class Session:
     async def next(self, timeout_s: float) -> Arrival:
         """The next message that is no beat; documents are put aside. Raises AgentError at the end or when time is up."""
         while True:
+            if self._arrivals.empty() and not self.is_open:
+                raise AgentError(self._end or "the agent ended")  # also where no room was left to say so
             try:
                 async with asyncio.timeout(timeout_s):
                     arrival = await self._arrivals.get()
@@ -160,7 +165,10 @@ class Session:
                 return arrival
 
     async def ask(self, verb: str, pairs: Pairs = (), *, answer: str, timeout_s: float) -> Arrival:
-        """Send a line and wait for its answer of type `answer`. Raises AgentError when refused, late or lost."""
+        """Send a line and wait for its answer of type `answer`. Raises AgentError when refused, late or lost.
+
+        What else comes meanwhile, such as the end of a command that was stopped before, is no answer.
+        """
         self.begin()
         await self.send(verb, pairs)
         deadline = time.monotonic() + timeout_s
@@ -169,13 +177,51 @@ class Session:
             kind = arrival.message.get("type")
             if kind == answer:
                 return arrival
-            if kind == "refused":
-                errno = arrival.message.get("errno")
+            if kind == "refused" and arrival.message.get("verb", verb) in (verb, ""):
+                number = arrival.message.get("errno")
                 raise AgentError(
                     str(arrival.message.get("why", "refused without a reason")),
                     step=verb,
-                    errno=errno if isinstance(errno, int) else 0,
+                    errno=number if isinstance(number, int) else 0,
                 )
+
+    async def rest(self, within_s: float) -> bool:
+        """End what the guest may still hold or run, so that it is idle for what comes next. Never raises.
+
+        False when the agent is gone, or does not come to rest in time.
+        """
+        deadline = time.monotonic() + within_s
+        try:
+            await self.send("stop")
+            while self.is_open:
+                arrival = await self.next(max(0.0, deadline - time.monotonic()))
+                if arrival.message.get("type") in AT_REST:
+                    return True
+        except Exception:  # also what no rule foresaw: whoever cannot be brought to rest is taken for gone
+            return False
+        return False
+
+    async def clean(self, within_s: float) -> Arrival:
+        """Have the agent end what it is at and remove what it made; its answer. Raises AgentError.
+
+        It refuses as busy as long as that, such as a layout, has not come to its end; then it is asked again.
+        """
+        deadline = time.monotonic() + within_s
+        await self.send("stop")
+        while True:
+            try:
+                return await self.ask("clean", answer="cleaned", timeout_s=max(0.0, deadline - time.monotonic()))
+            except AgentError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(BUSY_EVERY_S)
+
+    async def say_alive(self, within_s: float) -> None:
+        """Tell the agent that its controller lives. Never raises: what it does not take within a time it does not hear."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(within_s):
+                if self.is_open:
+                    await self.send("alive")
 
     async def probe_clock(self, count: int, *, timeout_s: float = 5.0) -> tuple[Probe, ...]:
         """Ask the guest's clock `count` times, one after another; fewer, once an answer was as quick as is of any use."""
@@ -194,10 +240,11 @@ class Session:
 
     async def close(self) -> None:
         """Let the agent clean and end; bounded."""
-        with contextlib.suppress(CalyxError, OSError):
-            await self.send("bye")
-        await self.agent.close()
-        if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
+        try:
+            with contextlib.suppress(CalyxError, OSError):
+                await self.send("bye")
+            await self.agent.close()
+        finally:
+            if self._reader is not None:
+                self._reader.cancel()
+                await asyncio.wait({self._reader})

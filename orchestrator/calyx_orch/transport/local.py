@@ -100,7 +100,8 @@ class LocalChannel:
             await _end(self._process, CLOSE_TIMEOUT_S)
         finally:
             drain.cancel()
-            await asyncio.gather(drain, self._stderr, return_exceptions=True)
+            await asyncio.wait({drain, self._stderr}, timeout=END_KNOWN_WITHIN_S)
+            self._stderr.cancel()  # a descendant, or a program that stands still, may hold it open
 
     def stderr_tail(self) -> bytes:
         """The last of its stderr."""

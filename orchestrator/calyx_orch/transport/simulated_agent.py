@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
+import math
 import os
 import random
 import time
@@ -36,6 +38,7 @@ class SimulatedChannel:
         self._silent = False
         self._status: int | None = None
         self._armings = 0
+        self._lease_s, self._heard_s = math.inf, time.monotonic()
         self._held: tuple[str, dict[str, list[str]]] | None = None
         self._made: list[str] = []
         hello = {
@@ -58,6 +61,7 @@ class SimulatedChannel:
         """Take lines down and act on them."""
         if self._ended:
             raise AgentError("the connection to the agent has ended")
+        self._heard_s = time.monotonic()
         for line in data.decode("ascii").splitlines():
             verb, *words = line.split()
             options: dict[str, list[str]] = {}
@@ -111,12 +115,12 @@ class SimulatedChannel:
 
     def _act(self, verb: str, options: dict[str, list[str]]) -> None:
         answers: dict[str, Callable[[dict[str, list[str]]], None]] = {
-            "lease": lambda _: None,
+            "lease": self._lease,
             "alive": lambda _: None,
             "clock": lambda o: self._say("clock", n=int(o["n"][0]), now_ns=self._now_ns()),
             "facts": self._facts,
             "prepare": self._prepare,
-            "settle": lambda _: self._say("settled", idle=True, waited_ns=0),
+            "settle": self._settle,
             "lost": self._lost,
             "floor": lambda _: self._say("floor", iodepth=1, ios=1_000_000, ns_per_io=180, p50_ns=150, p99_ns=420),
             "truth": self._truth,
@@ -133,6 +137,9 @@ class SimulatedChannel:
             answers[verb](options)
         else:
             self._say("refused", verb=verb, why=f"unknown verb {verb}", errno=0)
+
+    def _lease(self, options: dict[str, list[str]]) -> None:
+        self._lease_s = int(options["ms"][0]) / 1000 or math.inf
 
     def _facts(self, options: dict[str, list[str]]) -> None:
         programs = [
@@ -160,9 +167,19 @@ class SimulatedChannel:
             for number in range(count)
         ]
         written = size * count
-        answer = {"written_bytes": written, "took_ns": 2 * written, "free_bytes": 1 << 40, "free_inodes": 1 << 20}
+        answer = {
+            "directory": directory, "layout": "new", "anew": None, "laid_s": int(time.time()), "uses": 0,
+            "written_bytes": written, "took_ns": 2 * written, "free_bytes": 1 << 40, "free_inodes": 1 << 20,
+        }  # fmt: skip
         later = asyncio.get_running_loop().call_later
         later(self._script.prepare_s, lambda: self._say("prepared", files=files, **answer))
+
+    def _settle(self, _: dict[str, list[str]]) -> None:
+        if self._script.settle_s:
+            settled = functools.partial(self._say, "settled", idle=True, waited_ns=int(self._script.settle_s * 1e9))
+            asyncio.get_running_loop().call_later(self._script.settle_s, settled)
+        else:
+            self._say("settled", idle=True, waited_ns=0)
 
     def _lost(self, options: dict[str, list[str]]) -> None:
         spin_ns = int(options["spin_ms"][0]) * 1_000_000
@@ -272,6 +289,15 @@ class SimulatedChannel:
             self._say("output", name=name, n=number, of=len(chunks), sha256=digest, text=chunk)
 
     def _clean(self, options: dict[str, list[str]]) -> None:
+        if self._script.clean_s:
+            asyncio.get_running_loop().call_later(self._script.clean_s, self._cleaned, options)
+        else:
+            self._cleaned(options)
+
+    def _cleaned(self, options: dict[str, list[str]]) -> None:
+        if time.monotonic() - self._heard_s > self._lease_s:
+            self._end(0)  # it took its controller for dead
+            return
         stays = self._script.stays
         failed = [{"path": path, "why": "Operation not permitted"} for path in stays]
         left: dict[str, Any] = {"list": False, "found": [], "kept": [], "freed": [], "more": False}

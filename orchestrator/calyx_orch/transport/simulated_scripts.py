@@ -28,6 +28,8 @@ class Script:
     stays: tuple[str, ...] = ()  # what cleaning cannot remove
     lines_missed: int = 0  # how many start lines pass before it hears of them
     prepare_s: float = 0.0  # how long its layout really takes
+    settle_s: float = 0.0  # how long its devices really take to become idle
+    clean_s: float = 0.0  # how long its cleaning really takes; it ends meanwhile when its lease does
 
 
 SCRIPTS: Mapping[str, Script] = {
