@@ -59,6 +59,7 @@ def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
         _print_table(console, _first_rows(facts.failures(record)), "guests that failed", style="red")
         _print_table(console, facts.searches(record))
         _print_table(console, _first_rows(facts.conditioned(record)))
+        _print_table(console, _first_rows(facts.load_points(record)))
         _print_table(console, _first_rows(facts.settled(record)))
         if tables.is_measured(summary):
             fleet = ordered(summary.fleet) if len({row.guest for row in summary.guests}) > 1 else ()
@@ -137,7 +138,7 @@ def dry_run(plan: Plan, rows: Sequence[PlanRow], console: Console, *, refusal: s
         if len(guests) > GUESTS_ALL_MAX:
             worst = sorted(guests, key=lambda row: -row.new_bytes)[:WORST_SHOWN]
             shown = [row for row in rows if row.kind != "guest"] + worst
-        _print(console, "what it costs", _COSTS, shown)
+        _print(console, "what it costs", _COSTS, shown, text=_KEPT if any(row.kept_bytes for row in rows) else "")
         if len(shown) < len(rows):
             console.print(Text(f"and {len(rows) - len(shown)} guests more, with no more new bytes than these"))
         names = facts.names(guest.name for guest in plan.inventory.guests)
@@ -170,6 +171,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "outcomes": [asdict(outcome) for outcome in record.outcomes],
         "found": [asdict(one) for one in record.found],
         "conditioned": [asdict(one) for one in plan.conditioned],
+        "load_points": [asdict(one) for one in plan.load_points],
         "settled": [asdict(one) for one in plan.settled],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
     }
@@ -193,6 +195,8 @@ def _kinds(plan: Plan) -> list[tuple[str, ...]]:
     ordered = sorted(counts, key=lambda k: (places[k[0]], targets[k[1]], loads.index(k[2]), k[3] != "calyx", k[3]))
     before = Counter((one.workload.name, one.target, one.load_name) for one in plan.conditioning)
     made = [(*key, "calyx, preconditioning", f"up to {count}") for key, count in before.items()]
+    shown = Counter((one.workload.name, one.target, one.load_name, one.engine) for one in plan.capacity)
+    made += [(*key[:3], f"{key[3]}, capacity", str(count)) for key, count in shown.items()]
     return [*made, *((*key, str(counts[key])) for key in ordered)]
 
 
@@ -204,12 +208,23 @@ _ROUNDS: tuple[Field[tuple[str, ...]], ...] = (
     Field("rounds", lambda row: row[4]),
 )
 
+
+def _new_bytes(row: PlanRow) -> str:
+    """How many bytes are new: a range where it is known on the guests only whether kept files can be reused."""
+    most = wording.size(row.new_bytes)
+    return f"{wording.size(row.new_bytes - row.kept_bytes)} to {most}" if row.kept_bytes else most
+
+
+_KEPT = (
+    "The fewer new bytes where a guest still holds its kept files as the run before left them, which is known once it is asked; bytes "
+    "written at most, time and `impact` count the more."
+)
 _COSTS: tuple[Field[PlanRow], ...] = (
     Field("kind", lambda row: row.kind, is_number=False),
     Field("name", lambda row: row.name, is_number=False),
     Field("rounds", lambda row: str(row.rounds), 2),
     Field("time", lambda row: wording.duration(row.seconds), 1),
-    Field("new bytes", lambda row: wording.size(row.new_bytes)),
+    Field("new bytes", _new_bytes),
     Field("new bytes allowed", lambda row: wording.size(row.limit_bytes) if row.limit_bytes else ""),
     Field("written at most", lambda row: row.written, is_number=False),
     Field("", lambda row: "needs --allow-growth" if row.exceeds else "", is_number=False),
