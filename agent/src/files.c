@@ -214,7 +214,6 @@ int files_remove_laid(int at_fd, const char *path, uint32_t files)
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	/* First, so that nobody takes what is left of the files for kept ones. */
-	unlink_in(fd, KEPT_RECORD_UNFINISHED);
 	error = unlink_in(fd, KEPT_RECORD);
 	for (uint32_t i = 0; i < files; i++) {
 		calyx_format(name, sizeof(name), "job.%u", i);

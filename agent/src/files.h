@@ -23,7 +23,6 @@
 #define NOTE "owner"
 #define NOTE_UNFINISHED "owner.new"
 #define KEPT_RECORD "kept"
-#define KEPT_RECORD_UNFINISHED "kept.new"
 
 /* What becomes of a directory at the end: it is removed, left as it was found, or closed for the next run (kept.h);
  * CLOSED once that is done. */

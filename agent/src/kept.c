@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h> /* rename */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -206,16 +205,6 @@ static void tell_difference(const char *was, const char *is, char *why)
 		     (int)strcspn(is + word, " \n"), is + word, (int)strcspn(was + word, " \n"), was + word);
 }
 
-/* What was renamed or taken away in a directory is on the disk then. */
-static int sync_directory(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = fd < 0 || fsync(fd) ? -errno : 0;
-
-	if (fd >= 0)
-		close(fd);
-	return error == -EINVAL ? 0 : error; /* some file systems cannot, and lose it at most in a power cut */
-}
-
 /* As kept_open, of a record that was read; NULL: there is none. */
 static int compare(struct look *look, struct kept *kept, const char *stored)
 {
@@ -257,7 +246,7 @@ int kept_open(struct record *record, unsigned int place, const struct kept_wante
 		.why = why,
 	};
 	char path[PATH_MAX + 16], *stored;
-	int error;
+	int error, fd;
 
 	calyx_format(path, sizeof(path), "%s/" KEPT_RECORD, look.directory);
 	stored = calyx_read_all(path);
@@ -265,34 +254,19 @@ int kept_open(struct record *record, unsigned int place, const struct kept_wante
 	if (!error) {
 		kept->verify = wanted->verify; /* else what is written now cannot be checked later */
 		kept->how = KEPT_OPEN;
-		error = unlink(path) ? -errno : sync_directory(look.directory);
+		fd = open(look.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		error = fd < 0 || unlink(path) ? -errno : 0;
 		if (error)
 			calyx_format(why, WHY_MAX, "%.300s: %s", path, strerror(-error));
+		/* Where directories cannot be synced a power cut may bring the record back. */
+		fsync(fd);
+		close(fd);
 	}
 	if (error)
 		kept->how = KEPT_NOT;
 	free(stored);
 	buffer_free(&look.text);
 	return error;
-}
-
-/* The record is either whole or not there. */
-static int write_record(const struct look *look)
-{
-	char path[PATH_MAX + 16], unfinished[PATH_MAX + 16];
-	size_t length = look->text.length - 1;
-	int error, fd;
-
-	calyx_format(path, sizeof(path), "%s/" KEPT_RECORD, look->directory);
-	calyx_format(unfinished, sizeof(unfinished), "%s/" KEPT_RECORD_UNFINISHED, look->directory);
-	fd = open(unfinished, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
-	errno = ENOSPC; /* of a short write */
-	error = write(fd, look->text.data, length) != (ssize_t)length || fsync(fd) || rename(unfinished, path) ? -errno
-													       : 0;
-	close(fd);
-	return error ? error : sync_directory(look->directory);
 }
 
 int kept_close(struct record *record, unsigned int place)
@@ -312,8 +286,13 @@ int kept_close(struct record *record, unsigned int place)
 			     (unsigned long long)look.seed, kept->verify);
 		buffer_text(&look.text, head);
 		error = describe(&look);
-		if (!error)
-			error = write_record(&look);
+		if (!error) {
+			error = owner_write(look.directory, KEPT_RECORD, look.text.data, look.text.length - 1);
+			if (error > 0) {
+				close(error);
+				error = 0;
+			}
+		}
 		buffer_free(&look.text);
 	}
 	kept->how = error ? KEPT_NOT : KEPT_CLOSED;

@@ -254,29 +254,23 @@ static void sync_parent(int directory_fd)
 	close(fd);
 }
 
-int owner_settle(const char *directory, const struct owner *owner)
+int owner_write(const char *directory, const char *name, const char *text, size_t length)
 {
-	char note[NOTE_BYTES], machine[2 * PLACE_TEXT];
-	int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd, length, error = 0;
+	int directory_fd = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), fd, error = 0;
 
 	if (directory_fd < 0)
 		return -errno;
-	/* Under its final name only when it is locked and whole: who looks in between finds no note yet. */
+	/* Under its final name only when it is locked and whole: who looks in between finds none yet. */
 	unlinkat(directory_fd, NOTE_UNFINISHED, 0);
 	fd = openat(directory_fd, NOTE_UNFINISHED, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		error = -errno;
 		goto close_directory;
 	}
-	tell_machine(machine);
-	length = calyx_format(note, sizeof(note),
-			      "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\nkeep=%s\n",
-			      owner->kind, owner->files, owner->device, owner->run, owner->by, (long long)time(NULL),
-			      (int)getpid(), machine, owner->keep);
 	flock(fd, LOCK_EX | LOCK_NB); /* where there are no locks nobody is told dead or living */
 	errno = EIO;
-	if (write(fd, note, (size_t)length) != length || fsync(fd) ||
-	    renameat(directory_fd, NOTE_UNFINISHED, directory_fd, NOTE)) {
+	if (write(fd, text, length) != (ssize_t)length || fsync(fd) ||
+	    renameat(directory_fd, NOTE_UNFINISHED, directory_fd, name)) {
 		error = -errno;
 		close(fd);
 	} else {
@@ -289,32 +283,41 @@ close_directory:
 	return error ? error : fd;
 }
 
-static void write_unused(struct json *json, const char *parent, bool kept)
+int owner_settle(const char *directory, const struct owner *owner)
 {
-	DIR *directory = opendir(parent);
-	unsigned int count = 0;
-	const char *name;
+	char note[NOTE_BYTES], machine[2 * PLACE_TEXT];
+	int length;
 
-	json_key(json, kept ? "kept" : "stale");
-	json_array(json);
-	while (directory && count < UNUSED_MAX && (name = owner_next(directory, MADE_PREFIX))) {
-		char text[OWNER_TEXT + 32];
-		struct owner owner = {0};
-
-		if (owner_look(dirfd(directory), name, "files", &owner) != HOLDER_IS_DEAD ||
-		    (owner.keep[0] != 0) != kept)
-			continue;
-		calyx_format(text, sizeof(text), "%s%s%s", name, kept ? " " : "", owner.keep);
-		json_text(json, NULL, text);
-		count++;
-	}
-	json_array_end(json);
-	if (directory)
-		closedir(directory);
+	tell_machine(machine);
+	length = calyx_format(note, sizeof(note),
+			      "kind=%s\nfiles=%u\ndevice=%s\nrun=%s\nby=%s\nsince=%lld\npid=%d\nmachine=%s\nkeep=%s\n",
+			      owner->kind, owner->files, owner->device, owner->run, owner->by, (long long)time(NULL),
+			      (int)getpid(), machine, owner->keep);
+	return owner_write(directory, NOTE, note, (size_t)length);
 }
 
 void owner_write_unused(struct json *json, const char *parent)
 {
-	write_unused(json, parent, false);
-	write_unused(json, parent, true);
+	for (int kept = 0; kept < 2; kept++) {
+		DIR *directory = opendir(parent);
+		unsigned int count = 0;
+		const char *name;
+
+		json_key(json, kept ? "kept" : "stale");
+		json_array(json);
+		while (directory && count < UNUSED_MAX && (name = owner_next(directory, MADE_PREFIX))) {
+			char text[OWNER_TEXT + 32];
+			struct owner owner = {0};
+
+			if (owner_look(dirfd(directory), name, "files", &owner) != HOLDER_IS_DEAD ||
+			    (owner.keep[0] != 0) != kept)
+				continue;
+			calyx_format(text, sizeof(text), "%s%s%s", name, kept ? " " : "", owner.keep);
+			json_text(json, NULL, text);
+			count++;
+		}
+		json_array_end(json);
+		if (directory)
+			closedir(directory);
+	}
 }

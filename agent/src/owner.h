@@ -46,7 +46,9 @@ int owner_enter(const char *parent);
 int owner_check(const char *parent, const struct owner *owner, char *why);
 /* Names the living agent whose note in a directory of `parent` holds that device: true, with a sentence in why. */
 bool owner_of_device(const char *parent, const char *device, const char *node, char *why);
-/* Writes the note, which is on the disk afterwards. The descriptor that holds it, or -errno. */
+/* Writes a record, which is whole and on the disk afterwards. A descriptor that locks it, or -errno. */
+int owner_write(const char *directory, const char *name, const char *text, size_t length);
+/* Writes the note. The descriptor that holds it, or -errno. */
 int owner_settle(const char *directory, const struct owner *owner);
 /* Whose the directory `name` is, by a note of that kind; *owner is only filled in when a note could be read. */
 enum holder owner_look(int parent_fd, const char *name, const char *kind, struct owner *owner);
