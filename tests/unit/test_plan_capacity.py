@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from measured import guest, measurement
 
+from calyx_orch import inventory
 from calyx_orch import plan as planning
+from calyx_orch.errors import InventoryErrors
 from calyx_orch.model import (
     Baselines,
     Impact,
@@ -23,6 +25,7 @@ from calyx_orch.model import (
 )
 from calyx_orch.plan import capacity, choice, describe, from_json, to_json
 from calyx_orch.plan.standing import standing, strangers
+from calyx_orch.workloads import read_presets
 
 BASE = Workload("lookup", Rw.RANDREAD, iodepth=8, numjobs=2, size_bytes=64 << 20)
 A, B = guest("a", "hv1"), guest("b", "hv2")
@@ -186,3 +189,47 @@ def test_parts_are_the_first_round_of_each_workload_and_target_of_a_guest() -> N
         first = next(one for one in plan.rounds if name in one.guests)
         assert parts[0] is first
     assert [one.guest for one in plan.layouts_of["b"]] == ["b"]
+
+
+# --- in an inventory -------------------------------------------------------------------------------------------------
+
+
+def workloads_of(said: str) -> tuple[Workload, ...]:
+    text = f"guests: {{a: {{targets: {{data: /data}}}}}}\nworkloads: [{{rw: randread, size: 64m, {said}}}]\n"
+    return inventory.parse(text, source="t", base_dir="", presets=read_presets()).workloads
+
+
+def test_each_share_is_a_workload_and_a_rate_in_bytes_stays_one() -> None:
+    quarter, half, eighth, bytes_ = workloads_of("rate: [25%, 50%, 12.5%, 20MB/s]")
+    shares = [(one.name, one.load_share, one.arrival, one.rate_bytes_per_s) for one in (quarter, half, eighth)]
+    assert shares == [
+        ("randread-4k-load25", 0.25, "constant", None),
+        ("randread-4k-load50", 0.5, "constant", None),
+        ("randread-4k-load12.5", 0.125, "constant", None),
+    ]
+    assert (bytes_.load_share, bytes_.arrival, bytes_.rate_bytes_per_s) == (None, "closed", 20_000_000)
+
+
+def test_one_share_needs_no_suffix_and_whole_capacity_is_one() -> None:
+    (one,) = workloads_of("name: lookup, rate: 100%, arrival: poisson")
+    assert (one.name, one.load_share, one.arrival) == ("lookup", 1.0, "poisson")
+    assert one.labels == ("open loop", "100 % of capacity")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("rate: 0%", "'rate[0]' must be more than 0|'rate' must be more than 0"),
+        ("rate: 120%", "above 100%"),
+        ("rate: 50%, rate_iops: 100", "'rate' and 'rate_iops' both bound the rate"),
+        ("rate: 50%, arrival: closed", "a share of capacity is an open loop"),
+        ("rate: 50%, find: 'iops_at p99<2ms'", "the rate is what is searched for"),
+        ("rate: 50%, find: 'guests_at p99<2ms'", "say it by rate_iops"),
+        ("rate: 50%, thinktime: 1ms", "an open loop does not think"),
+        ("rate: [50%, 50%]", "names a value twice"),
+    ],
+)
+def test_a_share_that_makes_no_sense_is_told(said: str, told: str) -> None:
+    with pytest.raises(InventoryErrors) as caught:
+        workloads_of(said)
+    assert any(one in str(caught.value) for one in told.split("|")), str(caught.value)

@@ -291,6 +291,7 @@ def test_json_is_strict_and_holds_every_row(record: RunRecord, summary: Summary)
         "outcomes",
         "found",
         "conditioned",
+        "load_points",
         "settled",
         "guests",
         "fleet",

@@ -105,7 +105,9 @@ def _times(workload: Workload) -> Iterator[Complaint]:
 
 
 def _rates(workload: Workload) -> Iterator[Complaint]:
-    if workload.is_open_loop and workload.rate_iops is None and workload.find is None:
+    if workload.load_share is not None:
+        yield from _load_points(workload)
+    if workload.is_open_loop and workload.rate_iops is None and workload.find is None and workload.load_share is None:
         yield "arrival", f"arrival {workload.arrival} needs rate_iops: how many I/Os are due each second"
     if workload.is_open_loop and workload.thinktime_us:
         yield "thinktime", "an open loop does not think between I/Os: leave out thinktime, or the arrival"
@@ -115,6 +117,15 @@ def _rates(workload: Workload) -> Iterator[Complaint]:
         yield "find", "the rate is what is searched for: leave out rate_iops and rate"
     if workload.find is not None and workload.thinktime_us:
         yield "find", "a search has an open loop, which does not think: leave out thinktime"
+
+
+def _load_points(workload: Workload) -> Iterator[Complaint]:
+    if not workload.is_open_loop:
+        yield "arrival", "a share of capacity is an open loop: leave out arrival: closed, or say the rate in bytes"
+    if workload.find is not None:
+        yield "find", "the rate is what is searched for: leave out rate"
+    if workload.guests_at is not None:
+        yield "rate", "how many guests a place carries is a question at a known rate: say it by rate_iops"
 
 
 def _set_up(workload: Workload) -> Iterator[Complaint]:

@@ -148,6 +148,12 @@ Size = Annotated[int, parsed(units.parse_size), WithJsonSchema(_SIZE_SCHEMA)]
 BlockSize = Annotated[int, parsed(words.block_size), WithJsonSchema(_SIZE_SCHEMA)]
 Duration = Annotated[float, parsed(units.parse_duration), WithJsonSchema(_DURATION_SCHEMA)]
 Rate = Annotated[int, parsed(units.parse_rate), WithJsonSchema(_RATE_SCHEMA), Field(gt=0)]
+RateOrShare = Annotated[
+    int | float,
+    parsed(words.rate),
+    WithJsonSchema({"anyOf": [*_RATE_SCHEMA["anyOf"], {"type": "string", "pattern": units.PERCENT_PATTERN}]}),
+    Field(gt=0),
+]
 Latency = Annotated[
     float, parsed(units.parse_latency), WithJsonSchema({"type": "string", "pattern": _LATENCY_PATTERN}), Field(gt=0)
 ]

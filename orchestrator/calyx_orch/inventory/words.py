@@ -166,6 +166,11 @@ def find(written: str) -> str:
     return f"{text.split()[0]} {match[1]}<{match[2]}{match[3]}"
 
 
+def rate(written: str) -> int | float:
+    """Bytes per second of `20MB/s`, or the share of a capacity, 0.25 for `25%`."""
+    return units.parse_percent(written, example="25%") if "%" in written else units.parse_rate(written)
+
+
 def density(written: str) -> int:
     """A number of guests of a vm_host; 0 for `all`."""
     if written.strip() == "all":

@@ -36,7 +36,7 @@ _PARAMETERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "randseed": ("seed", lambda value: f"seed{value}"),
     "bssplit": ("bssplit", lambda value: _split_name(value)),
     "offset": ("offset_bytes", lambda value: f"at{units.format_size_short(value)}"),
-    "rate": ("rate_bytes_per_s", lambda value: f"rate{units.format_size_short(value)}"),
+    "rate": ("rate_bytes_per_s", lambda value: _rate_name(value)),
     "arrival": ("arrival", str),
     "random_distribution": ("random_distribution", lambda value: value.replace(":", "-").replace("/", "-")),
     "fdatasync": ("fdatasync", lambda value: f"fdatasync{value}"),
@@ -57,6 +57,10 @@ _PARAMETERS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "buffers": ("buffers", lambda value: f"buffers-{value}"),
     "interval_ms": ("interval_ms", lambda value: f"interval{value}"),
 }
+
+
+def _rate_name(value: int | float) -> str:
+    return f"load{100 * value:g}" if isinstance(value, float) else f"rate{units.format_size_short(value)}"
 
 
 def _split_name(value: tuple[Split, Split]) -> str:
@@ -141,6 +145,9 @@ class Expansion:
         if "bssplit" in fields:
             fields["bssplit"], fields["bssplit_write"] = fields["bssplit"]
             fields["bs_bytes"] = max(size for side in chosen["bssplit"] for size, _ in side)
+        if isinstance(fields.get("rate_bytes_per_s"), float):
+            fields["load_share"] = fields.pop("rate_bytes_per_s")
+            fields.setdefault("arrival", "constant")
         if fields.get("find", "").startswith("guests_at "):
             fields["guests_at"] = fields.pop("find").removeprefix("guests_at ")
         base, suffixed = settings.name, varied

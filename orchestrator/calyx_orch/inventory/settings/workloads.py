@@ -16,7 +16,7 @@ from calyx_orch.inventory.values import (
     Find,
     Many,
     Pattern,
-    Rate,
+    RateOrShare,
     Size,
     Split,
     Text,
@@ -70,7 +70,9 @@ class WorkloadSettings(Strict):
         default=None, description="sizes and percents: 4k/50:64k/50, writes behind a comma"
     )
     offset: Many[Size] | None = Field(default=None, description="where in each file the I/O begins")
-    rate: Many[Rate] | None = Field(default=None, description="per job, reads and writes together")
+    rate: Many[RateOrShare] | None = Field(
+        default=None, description="per job, reads and writes together; or a share of the slowest guest's capacity: 50%"
+    )
     arrival: Many[Literal["closed", "constant", "poisson"]] | None = Field(
         default=None, description="constant or poisson: an open loop with rate_iops"
     )
