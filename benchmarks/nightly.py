@@ -40,7 +40,7 @@ from calyx_orch import notify, plan, workloads
 from calyx_orch.analysis import regression
 from calyx_orch.analysis.scopes import ScopeRow
 from calyx_orch.model import GuestOutcome, Histogram, RunRecord
-from calyx_orch.schedule import copying, daemon, nightly
+from calyx_orch.schedule import copying, daemon, firings, nightly, rows
 from calyx_orch.schedule.deciding import Firing, Schedule, Settings
 from calyx_orch.store import database
 from calyx_orch.store.schedules import Schedules
@@ -161,7 +161,6 @@ async def _live(noise: Noise, folder: Path) -> None:
         store.update(
             firing.schedule,
             firing.due_s,
-            state="finished",
             run_id=record.run_id,
             verdict=night.verdict,
             details=details,
@@ -175,7 +174,7 @@ async def _live(noise: Noise, folder: Path) -> None:
         )
         return why, dict(firing.message)
 
-    clock = daemon.Clock(lambda: now_s, lambda: now_s, asyncio.sleep)
+    clock = firings.Clock(lambda: now_s, lambda: now_s, asyncio.sleep)
     one = daemon.Daemon(
         store, fire, tell, lambda _: None, clock=clock, copy=lambda _: copying.Copied("", (), inventory), tick_s=DAY_S
     )
@@ -187,7 +186,7 @@ async def _live(noise: Noise, folder: Path) -> None:
         notify="env:CALYX_NIGHTLY_HOOK",
         quiet=True,
     )
-    store.add("nightly", daemon.settings_row(settings), now_s)
+    store.add("nightly", rows.settings_row(settings), now_s)
     while nights < NIGHTS:
         now_s += await one.tick()
         await one.idle()

@@ -6,7 +6,6 @@ import datetime
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,9 @@ from calyx_orch.analysis import compare, sides
 from calyx_orch.analysis.history import Night, history
 from calyx_orch.analysis.summary import summarise
 from calyx_orch.model import LoadMode, RunRecord
-from calyx_orch.report import comparison_page, figures, history_page, run_page
-from report_records import run_record
+from calyx_orch.report import comparison_page, figures, history_page, run_page, schedule_page
+from calyx_orch.report.history_frame import Due
+from report_records import renamed, run_record
 
 pytestmark = pytest.mark.browser
 
@@ -113,6 +113,42 @@ def test_a_history_draws_its_nights_and_a_band_for_an_incident(width: int, tmp_p
     assert float(box[1]) - float(box[0]) > 30
 
 
+@pytest.mark.parametrize("width", [1400, 700])
+def test_the_page_of_a_schedule_draws_coverage_and_both_trends(width: int, tmp_path: Path) -> None:
+    night = datetime.datetime(2026, 9, 1, 2, 30)
+    days = [(night + datetime.timedelta(days=at)).isoformat() for at in range(40)]
+    levels = {"throughput": ("throughput_bytes_per_s", 100e6), "p99": ("p99_ns", 4e5)}
+    histories = {
+        name: (
+            "vm_host",
+            history(
+                metric,
+                [
+                    Night(
+                        f"n{at}",
+                        day,
+                        f"hv{host}",
+                        "randread-4k data together calyx",
+                        "k",
+                        level * (1 + 0.01 * (at % 7)),
+                    )
+                    for at, day in enumerate(days)
+                    for host in (1, 2)
+                ],
+            ),
+        )
+        for name, (metric, level) in levels.items()
+    }
+    due = tuple(Due(day.replace("T", " ")[:16], "missed" if at % 9 == 8 else "finished") for at, day in enumerate(days))
+    path = schedule_page.write("nightly", histories, due, None, out=tmp_path / "nightly.html")
+    dom, logged = opened(path, tmp_path / "profile", width)
+    assert logged == []
+    assert 'data-drawn="3"' in dom
+    counts = [len(re.findall(r'<path class="point"', drawn)) for drawn in plots(dom)]
+    assert counts[0] >= 40
+    assert min(counts[1:]) >= 80
+
+
 def test_a_script_that_slipped_into_the_page_does_not_run_and_is_logged(tmp_path: Path) -> None:
     path = report(run_record(1, per_host=1, blocks=1, runtime_s=2.0), tmp_path)
     path.write_text(path.read_text(encoding="utf-8").replace("<main>", SLIPPED + "<main>", 1), encoding="utf-8")
@@ -124,20 +160,7 @@ def test_a_script_that_slipped_into_the_page_does_not_run_and_is_logged(tmp_path
 
 def test_a_guest_named_like_html_is_drawn_as_text(tmp_path: Path) -> None:
     record = run_record(2, per_host=2, blocks=1, runtime_s=2.0)
-    evil = "<b onclick=x>vm</b><img src=x>"
-
-    def named(name: str) -> str:
-        return evil if name == "hv1-vm01" else name
-
-    inventory = record.plan.inventory
-    members = tuple(replace(guest, name=named(guest.name)) for guest in inventory.guests)
-    rounds = tuple(replace(one, guests=tuple(map(named, one.guests))) for one in record.plan.rounds)
-    record = replace(
-        record,
-        plan=replace(record.plan, inventory=replace(inventory, guests=members), rounds=rounds),
-        measurements=tuple(replace(m, guest=named(m.guest)) for m in record.measurements),
-        outcomes=tuple(replace(one, guest=named(one.guest)) for one in record.outcomes),
-    )
+    record = renamed(record, "hv1-vm01", "<b onclick=x>vm</b><img src=x>")
     dom, logged = opened(report(record, tmp_path), tmp_path / "profile")
     assert logged == []
     assert "<img" not in dom.split("<script")[0]

@@ -12,6 +12,8 @@ import replay
 from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest, find_sshd
 from calyx_orch.model import Connection
 from calyx_orch.transport import Pool
+from fleet.schedule_verbs import Calyx, schedule_verbs
+from web_server import WebServer, web_server
 
 CASES = Path(__file__).parent.parent / "golden" / "guests"  # inputs of cases from public reports, by their number
 
@@ -65,6 +67,20 @@ async def pool() -> AsyncIterator[Pool]:
     """What connections share."""
     async with Pool() as made:
         yield made
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    """A web server for messages and pings."""
+    with web_server() as made:
+        yield made
+
+
+@pytest.fixture
+def calyx(tmp_path: Path, web: WebServer) -> Iterator[Calyx]:
+    """Starts the verbs of `calyx-orch schedule` on a store, caches and secrets of their own."""
+    with schedule_verbs(tmp_path, web) as start:
+        yield start
 
 
 async def until_gone(marker: str, *, timeout_s: float = 5.0) -> bool:

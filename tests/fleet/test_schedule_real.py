@@ -6,103 +6,18 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from calyx_orch.commands.processes import descendants
 from calyx_orch.store import archive
 from fleet.local_guests import two_guests
-
-WITHIN_S = 100.0
-
-
-class Web(ThreadingHTTPServer):
-    """What it was sent: paths and bodies."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.got: list[tuple[str, bytes]] = []
+from fleet.schedule_verbs import Calyx, said, wait
+from web_server import WebServer
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: Web
-
-    def do_GET(self) -> None:
-        self.server.got.append((self.path, self.rfile.read(int(self.headers.get("Content-Length") or 0))))
-        self.send_response(200)
-        self.end_headers()
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        pass
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    made = Web()
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.shutdown()
-    thread.join()
-    made.server_close()
-
-
-@pytest.fixture
-def calyx(tmp_path: Path, web: Web) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the command line on a store, caches and secrets of its own."""
-    place = f"127.0.0.1:{web.server_address[1]}"
-    environment = os.environ | {
-        "CALYX_ORCH_STORE": f"sqlite:///{tmp_path / 'store.sqlite'}",
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "HOOK": f"json://{place}/hook",
-        "PING": f"http://{place}/ping",
-        "COLUMNS": "220",
-    }
-
-    def start(*words: str | Path) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "calyx_orch.cli", "schedule", *map(str, words)]
-        made.append(
-            subprocess.Popen(
-                argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=tmp_path
-            )
-        )
-        return made[-1]
-
-    made: list[subprocess.Popen[str]] = []
-    yield start
-    for process in made:
-        process.kill()
-        process.wait()
-
-
-def said(process: subprocess.Popen[str], status: int = 0) -> str:
-    out, _ = process.communicate(timeout=WITHIN_S)
-    assert process.returncode == status, out
-    return out
-
-
-def wait(until: Callable[[], Any]) -> Any:
-    end = time.monotonic() + WITHIN_S
-    while time.monotonic() < end:
-        if found := until():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen in time")
-
-
-def test_a_schedule_runs_tells_and_reports_a_changed_inventory(
-    tmp_path: Path, web: Web, calyx: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_schedule_runs_tells_and_reports_a_changed_inventory(tmp_path: Path, web: WebServer, calyx: Calyx) -> None:
     fleet = two_guests(tmp_path)
     words = (
         "--cron",
@@ -120,10 +35,10 @@ def test_a_schedule_runs_tells_and_reports_a_changed_inventory(
     assert "all guests together will write at most 730 MiB a year" in added
     assert said(calyx("next", "nightly", "--count", "2")).count(" 02:30 CE") == 2
     assert "nightly: finished. Nothing changed; 2 of 2 guests measured." in said(calyx("run-now", "nightly"))
-    assert [path for path, _ in web.got] == ["/ping"]  # quiet: nobody hears of a night on which nothing changed
+    assert [one.path for one in web.got] == ["/ping"]  # quiet: nobody hears of a night on which nothing changed
     fleet.write_text(fleet.read_text().replace("good2: {}", "good3: {}"))
     said(calyx("run-now", "nightly"))
-    (message,) = [json.loads(body) for path, body in web.got if path == "/hook"]
+    (message,) = map(json.loads, web.to("/hook"))
     assert "the inventory has changed: guest good3 is new" in message["message"]
     assert "the inventory has changed: guest good2 is gone" in message["message"]
     assert "How often this fleet alarms falsely is not known yet" in message["message"]
@@ -142,7 +57,7 @@ def test_a_schedule_runs_tells_and_reports_a_changed_inventory(
 
 
 def test_a_night_on_which_all_guests_are_down_has_a_record_a_message_and_a_status(
-    tmp_path: Path, web: Web, calyx: Callable[..., subprocess.Popen[str]]
+    tmp_path: Path, web: WebServer, calyx: Calyx
 ) -> None:
     """A-107: tried again as often as wanted, told, and seen by a monitor."""
     fleet = two_guests(tmp_path)
@@ -151,15 +66,17 @@ def test_a_night_on_which_all_guests_are_down_has_a_record_a_message_and_a_statu
     )
     (tmp_path / "data").rmdir()
     said(calyx("run-now", "nightly"), status=3)
-    ((path, body),) = web.got
-    assert path == "/hook"
-    assert json.loads(body)["title"] == "calyx-orch nightly: the run failed"
+    (sent,) = web.got
+    assert sent.path == "/hook"
+    told = json.loads(sent.body)
+    assert told["title"] == "calyx-orch nightly: the run failed"
+    assert "2 of 2 guests failed: good1: " in told["message"]
     assert "the last firing was failed" in said(calyx("list", "--check"), status=1)
 
 
 @pytest.mark.timeout(250)
 def test_a_daemon_that_is_killed_in_a_run_leaves_no_run_and_the_next_one_marks_it(
-    tmp_path: Path, web: Web, calyx: Callable[..., subprocess.Popen[str]]
+    tmp_path: Path, web: WebServer, calyx: Calyx
 ) -> None:
     """The run ends with its daemon, and cleans its guests; another daemon tells."""
     fleet = two_guests(tmp_path)
@@ -178,6 +95,45 @@ def test_a_daemon_that_is_killed_in_a_run_leaves_no_run_and_the_next_one_marks_i
         store.execute("UPDATE firing SET lease_s = 0 WHERE state = 'running'")
         store.execute("UPDATE schedule SET paused = 1")
     assert "interrupted" in said(calyx("daemon", "--once"))
-    told = [json.loads(body)["message"] for _, body in web.got]
+    told = [json.loads(one.body)["message"] for one in web.got]
     assert sum("ended in the middle" in text for text in told) == 1
     assert all("in the way: the run of schedule often" in text for text in told if "ended in the middle" not in text)
+
+
+def test_a_night_that_is_killed_has_a_record_and_a_message_and_the_next_one_runs(
+    tmp_path: Path, web: WebServer, calyx: Calyx
+) -> None:
+    """A-107: as by the kernel when memory is short: its daemon lives, and says by which signal it ended."""
+    fleet = two_guests(tmp_path)
+    fleet.write_text(fleet.read_text().replace("runtime: 0.5s", "runtime: 60s"))
+    said(calyx("add", "nightly", fleet, "--cron", "30 2 * * *", "--notify", "env:HOOK", "--quiet"))
+    by_hand = calyx("run-now", "nightly")
+    wait(lambda: list((tmp_path / "data").glob("*/job.0")))
+    (run,) = [
+        pid for pid in descendants(by_hand.pid) if b"\0fire\0nightly\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(run, signal.SIGKILL)
+    assert "nightly: failed. ended by signal 9; its log says more" in said(by_hand, status=3)
+    (told,) = map(json.loads, web.to("/hook"))
+    assert "reason: ended by signal 9; its log says more" in told["message"]
+    wait(lambda: not list((tmp_path / "data").iterdir()))
+    fleet.write_text(fleet.read_text().replace("runtime: 60s", "runtime: 0.5s"))
+    assert "nightly: finished" in said(calyx("run-now", "nightly"))
+    said(calyx("list", "--check"))
+
+
+def test_a_daemon_that_was_to_look_once_and_is_told_to_end_leaves_nothing_running(
+    tmp_path: Path, web: WebServer, calyx: Calyx
+) -> None:
+    fleet = two_guests(tmp_path)
+    fleet.write_text(fleet.read_text().replace("runtime: 0.5s", "runtime: 60s"))
+    said(calyx("add", "often", fleet, "--cron", "* * * * * *", "--notify", "env:HOOK"))
+    once = calyx("daemon", "--once")
+    wait(lambda: list((tmp_path / "data").glob("*/job.0")))
+    once.send_signal(signal.SIGTERM)
+    said(once, status=130)
+    assert list((tmp_path / "data").iterdir()) == []
+    told = json.loads(said(calyx("history", "often", "--json")))["firings"]
+    states = {one["state"] for one in told}
+    assert "interrupted" in states
+    assert "running" not in states

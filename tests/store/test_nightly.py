@@ -15,11 +15,11 @@ import pytest
 from calyx_orch.analysis import false_alarms, history, nights, regression
 from calyx_orch.errors import UsageError
 from calyx_orch.model import LoadMode, RunRecord
-from calyx_orch.schedule import daemon, nightly, retention
+from calyx_orch.schedule import nightly, retention, rows
 from calyx_orch.schedule.deciding import Firing, Schedule, Settings
 from calyx_orch.store import database, indexing
 from calyx_orch.store.schedules import EMPTY, Schedules
-from report_records import run_record
+from report_records import renamed, run_record
 from store.test_verbs import slower
 
 BEGIN = datetime.datetime(2026, 11, 1, 2, 30, tzinfo=datetime.UTC)
@@ -35,7 +35,7 @@ class Nights:
         self.again: list[tuple[str, ...]] = []
         made = Settings("/fleet.yaml", "30 2 * * *", "UTC", str(folder), **settings)
         self.schedules = Schedules(store)
-        self.schedules.add("nightly", daemon.settings_row(made), BEGIN.timestamp())
+        self.schedules.add("nightly", rows.settings_row(made), BEGIN.timestamp())
         self.schedule = Schedule("nightly", made, BEGIN.timestamp(), BEGIN.timestamp())
 
     def record(self, factor: float, *, seed: int | None = None) -> RunRecord:
@@ -136,7 +136,24 @@ def test_a_guest_that_is_lost_twice_in_a_row_is_told(kept: Nights) -> None:
     assert kept.night(change=lost).news == ()
     again = kept.night(change=lost)
     assert again.news == ("guest hv1-vm01 was lost twice in a row: connect: no route to host",)
+    still = kept.night(change=lost)
+    assert still.news == (), "it was told"
+    assert "guest hv1-vm01 is lost still: connect: no route to host" in still.notes
     assert kept.night().news == ()
+
+
+def test_a_guest_that_is_called_like_a_vm_host_confirms_nothing_of_that(kept: Nights) -> None:
+    """Figures of vm_hosts are held against vm_hosts."""
+
+    def alike(record: RunRecord) -> RunRecord:
+        """The guest of hv1 is called hv2, where it is not: it is fast while hv2 is slow."""
+        return renamed(record, "hv1-vm01", "hv2")
+
+    for _ in range(16):
+        kept.night(change=alike)
+    told = kept.night(0.6, change=alike, measured_again=lambda: alike(kept.record(0.6, seed=99)))
+    assert any(line.startswith("worse tonight, measured twice: hv2 randread-4k") for line in told.news)
+    assert not any("cleared" in line for line in told.notes)
 
 
 def test_another_schedules_nights_are_not_looked_at(kept: Nights) -> None:
@@ -184,8 +201,12 @@ def test_raw_answers_go_first_then_the_night_and_what_is_spared_stays(tmp_path: 
     assert not retention.remove_raw(old)
     assert (old.folder / "run.json").is_file()
     assert list((old.folder / "raw").iterdir()) == []
+    log, other = tmp_path / "b.log", tmp_path / "c.log"
+    log.touch()
+    other.touch()
     assert retention.remove_whole(older)
     assert not older.folder.exists()
+    assert (log.exists(), other.exists()) == (False, True)
 
 
 def test_nothing_is_removed_that_is_not_the_run(tmp_path: Path) -> None:
@@ -214,6 +235,31 @@ def test_a_schedule_forgets_its_old_nights(tmp_path: Path) -> None:
     assert sorted(row.run_id for row in kept.store.runs()) == [f"night-{number:02d}" for number in range(3, 7)]
     left = {path.name: any((path / "raw").iterdir()) for path in tmp_path.glob("night-*")}
     assert left == {f"night-{number:02d}": number >= 5 for number in range(3, 7)}
+
+
+def test_nights_that_failed_go_with_their_time_and_those_of_open_incidents_stay(tmp_path: Path) -> None:
+    """Also of an incident whose series is measured no more: nobody said that it recovered."""
+    kept = Nights(database.open_store(f"sqlite:///{tmp_path / 'store.sqlite'}"), tmp_path, keep="4d summaries")
+    for number in range(6):
+        folder_of(tmp_path, f"night-{number:02d}")
+        record = kept.record(1.0)
+        indexing.put(kept.store, record)
+        due_s = int((BEGIN + datetime.timedelta(days=number)).timestamp())
+        with kept.schedules.deciding() as deciding:
+            state = ("failed", "interrupted", "finished")[number % 3]
+            deciding.put("nightly", due_s, state=state, run_id=record.run_id, folder=record.folder)
+        kept.count += 1
+    gone = {
+        "metric": "p99_ns", "series": "hv9 gone", "since_run": "night-01", "opened_run": "night-02", "since_at": "2026-11-02",
+        "change": 0.3, "worse": 1, "recovered_run": None,
+    }  # fmt: skip
+    kept.schedules.keep_incidents("nightly", [gone], [], [])
+    kept.store.set_baseline("/fleet.yaml", "night-03")
+    now_s = (BEGIN + datetime.timedelta(days=20)).timestamp()
+    notes = nightly.expire(kept.store, kept.schedule, "/fleet.yaml", now_s, tonight="night-05")
+    assert notes == ["removed by --keep '4d summaries': raw answers of 0 nights, 2 nights whole"]
+    assert sorted(path.name for path in tmp_path.glob("night-*")) == [f"night-{number:02d}" for number in (1, 2, 3, 5)]
+    assert sorted(row.run_id for row in kept.store.runs()) == [f"night-{number:02d}" for number in (1, 2, 3, 5)]
 
 
 # --- intervals and false alarms --------------------------------------------------------------------------------------
@@ -295,9 +341,11 @@ def test_the_page_shows_coverage_trends_with_incidents_and_the_last_night(kept: 
     assert "Night by night, with incidents" not in other
 
 
-def test_a_history_without_a_schedule_has_no_coverage(kept: Nights) -> None:
-    from calyx_orch.report import figures
-    from calyx_orch.report.history_frame import HistoryFrame
-
-    with pytest.raises(figures.NothingToDraw, match="only the page of a schedule"):
-        figures.load("coverage", figures.NIGHTLY)(HistoryFrame("throughput", "vm_host", ()))
+def test_a_night_that_is_judged_stands_as_finished_on_the_page_that_its_own_run_draws(kept: Nights) -> None:
+    """Its daemon says so only when the run has ended."""
+    kept.night()
+    (row,) = kept.schedules.firings("nightly")
+    kept.schedules.update("nightly", row["due_s"], state="running", verdict="Nothing changed.")
+    page = nightly.draw(kept.store, kept.schedule, out=kept.folder / "page.html").read_text()
+    assert "1 night: 1 finished" in page
+    assert "Nothing changed." in page

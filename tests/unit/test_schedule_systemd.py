@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calyx_orch import cli
-from calyx_orch.commands import schedule as command
+from calyx_orch.commands import installing
 from calyx_orch.errors import UsageError
 from calyx_orch.schedule import systemd
 
@@ -71,5 +71,29 @@ def test_print_changes_nothing_and_a_password_is_never_in_a_unit(
     assert f"ReadWritePaths={tmp_path}" in done.stdout
     assert not (tmp_path / "config").exists()
     with pytest.raises(UsageError, match="holds a password, which no unit may hold") as told:
-        command.install(system=False, print_only=True, store="postgresql://u:secret@127.0.0.1:1/d", environment_file="")
+        installing.install(
+            system=False, print_only=True, store="postgresql://u:secret@127.0.0.1:1/d", environment_file=""
+        )
     assert "secret" not in str(told.value)
+
+
+def test_a_file_of_secrets_that_is_not_there_or_that_others_may_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written then: a daemon without its secrets would work on another store, in silence."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/true")
+    monkeypatch.setattr(installing, "RUNNING", tmp_path)
+    store, secrets = f"sqlite:///{tmp_path / 'store.sqlite'}", tmp_path / "secrets"
+    for mode, says in ((None, "No such file or directory"), (0o644, "others may read or write it")):
+        if mode is not None:
+            secrets.write_text("HOOK=json://127.0.0.1/x\n")
+            secrets.chmod(mode)
+        with pytest.raises(UsageError, match=says):
+            installing.install(system=False, print_only=False, store=store, environment_file=str(secrets))
+        assert not (tmp_path / "config").exists()
+    secrets.chmod(0o600)
+    assert installing.install(system=False, print_only=False, store=store, environment_file=str(secrets)) == 0
+    unit = (tmp_path / "config" / "systemd" / "user" / f"{systemd.NAME}.service").read_text()
+    assert f"EnvironmentFile={secrets}\n" in unit

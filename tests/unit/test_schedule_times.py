@@ -118,6 +118,18 @@ def test_what_is_written_wrongly_is_told_with_an_example() -> None:
             times.checked(cron, zone)
 
 
+@pytest.mark.parametrize(
+    ("tz", "zone"), [("Australia/Lord_Howe", "Australia/Lord_Howe"), (":Europe/Berlin", "Europe/Berlin")]
+)
+def test_the_time_zone_of_a_machine_is_the_one_that_its_programs_see(
+    tz: str, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", tz)
+    assert times.zone_of_machine() == zone
+    monkeypatch.setenv("TZ", "no/such/zone")
+    assert zoneinfo.ZoneInfo(times.zone_of_machine())
+
+
 # --- what is decided -------------------------------------------------------------------------------------------------
 
 

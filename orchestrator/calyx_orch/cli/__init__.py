@@ -54,5 +54,12 @@ def _is_of_help(error: Exception) -> bool:
 
 
 def _say(text: str) -> None:
-    """Write to stderr; half of an error may be a guest's words, so none of it reaches the terminal raw."""
-    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    """Write to stderr; half of an error may be a guest's words, so none of it reaches the terminal raw.
+
+    A log that takes nothing, as on a full disk, changes no exit code.
+    """
+    from calyx_orch.report.screen import Screen
+
+    out = Screen(sys.stderr)
+    out.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    out.flush()

@@ -262,11 +262,13 @@ def install(
     store: StoreWord = None,
 ) -> None:
     """Let systemd run the daemon."""
-    from calyx_orch.commands import schedule as command
+    from calyx_orch.commands import installing
 
     if not systemd:
         raise UsageError("say how: --systemd")
-    raise typer.Exit(command.install(system=system, print_only=print_, store=store, environment_file=environment_file))
+    raise typer.Exit(
+        installing.install(system=system, print_only=print_, store=store, environment_file=environment_file)
+    )
 
 
 @app.command(hidden=True)

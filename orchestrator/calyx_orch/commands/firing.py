@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import time
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.text import Text
 
 from calyx_orch import plan as planning
 from calyx_orch import units
 from calyx_orch.commands import judging, resume
 from calyx_orch.commands import run as running
-from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_MISSED, CalyxError, UsageError
+from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_MISSED, CalyxError, FolderError, UsageError
 from calyx_orch.model import Inventory, Plan, RunRecord
-from calyx_orch.schedule import copying, daemon, nightly, watching
+from calyx_orch.report import screen
+from calyx_orch.report.wording import printable
+from calyx_orch.schedule import copying, nightly, rows, watching
 from calyx_orch.schedule.deciding import Firing, Schedule
-from calyx_orch.store import archive, database
+from calyx_orch.schedule.firings import FAILURE
+from calyx_orch.store import archive, database, indexing
 from calyx_orch.store.schedules import Schedules
 
 AGAIN = "again"  # the second measurement of a night lies in the run folder, where no index takes it for a night
 AGAIN_SPARE_S = 60.0  # left of --max-duration after it
+STORE_AGAIN_S = 2.0
+STORE_PATIENCE_S = 120.0
+
+_T = TypeVar("_T")
 
 MEASURED = (EXIT_FINE, EXIT_MISSED, EXIT_GUEST_FAILED)
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A firing at work, and what it writes down of itself: as long as it is its daemon's."""
+
+    store: database.Store
+    schedule: Schedule
+    firing: Firing
+    inventory: Inventory
+    folder: Path
+
+    @property
+    def schedules(self) -> Schedules:
+        """The tables of schedules."""
+        return Schedules(self.store)
+
+    def note(self, **values: Any) -> None:
+        """Write down what has become of it, once the store takes it. Raises UsageError when another daemon has taken it over."""
+        one = self.firing
+        update = functools.partial(self.schedules.update, one.schedule, one.due_s, owner=one.daemon, **values)
+        if not _patiently(update):
+            raise UsageError(f"{one.schedule}: another daemon took this firing over")
 
 
 def fire(name: str, due_s: int, *, store: str | None) -> int:
@@ -29,17 +65,29 @@ def fire(name: str, due_s: int, *, store: str | None) -> int:
     opened = database.open_store(store)
     try:
         schedules = Schedules(opened)
-        schedule = daemon.schedule_of(schedules.one(name))
-        firing = daemon.firing_of(schedules.firing(name, due_s))
-        text = schedules.inventory(firing.inventory_sha256)
-        path = schedule.settings.inventory
-        inventory = copying.of_text(text, path, str(Path(path).parent)).inventory
-        folder = _folder(schedule, firing)
-        schedules.update(name, due_s, folder=str(folder))
-        status = _run(inventory, schedule, firing, folder, store)
-        return _after(opened, schedules, schedule, replace(firing, folder=str(folder)), inventory, folder, status)
+        schedule, firing = rows.schedule_of(schedules.one(name)), rows.firing_of(schedules.firing(name, due_s))
+        try:
+            return _fire(opened, schedule, firing, store)
+        except CalyxError as error:
+            with contextlib.suppress(CalyxError):
+                said = {**firing.details, FAILURE: " ".join(str(error).split())}
+                schedules.update(name, due_s, owner=firing.daemon, details=said)
+            raise
     finally:
         opened.close()
+
+
+def _fire(opened: database.Store, schedule: Schedule, firing: Firing, store: str | None) -> int:
+    path = schedule.settings.inventory
+    text = Schedules(opened).inventory(firing.inventory_sha256)
+    inventory = copying.of_text(text, path, str(Path(path).parent)).inventory
+    one = Fired(opened, schedule, firing, inventory, _folder(schedule, firing))
+    one.note(folder=str(one.folder))
+    # Also before the run: a disk that is full of old nights would let none of them end well.
+    for line in nightly.expire(opened, schedule, inventory.key, time.time()):
+        _say(line)
+    status, trouble = _run(one, store)
+    return _after(one, status, trouble)
 
 
 def _folder(schedule: Schedule, firing: Firing) -> Path:
@@ -56,83 +104,90 @@ def _resumed(firing: Firing) -> Path | None:
     return Path(said) if said and (Path(said) / "run.json").is_file() else None
 
 
-def _run(inventory: Inventory, schedule: Schedule, firing: Firing, folder: Path, store: str | None) -> int:
+def _run(one: Fired, store: str | None) -> tuple[int, str]:
+    """Run it. Returns the exit code, and what went wrong though all was measured."""
     limits = judging.Limits(store=store, index=True)
-    options = running.RunOptions(out=folder, quiet=True, allow_growth=schedule.settings.allow_growth, limits=limits)
-    if (there := _resumed(firing)) is not None:
-        return resume.resume(there, None, options)
-    return running.run_named(inventory, options)
-
-
-def _after(
-    opened: database.Store, schedules: Schedules, schedule: Schedule, firing: Firing, inventory: Inventory, folder: Path,
-    status: int,
-) -> int:  # fmt: skip
-    """Judge the night where anything was measured; its record is whole when this returns."""
-    record = archive.read(folder)
-    if status not in MEASURED or record.status != "finished":
-        return status if status not in MEASURED else EXIT_GUEST_FAILED
-    schedules.update(firing.schedule, firing.due_s, run_id=record.run_id)
-
-    def again(workloads: tuple[str, ...]) -> RunRecord | str:
-        return _again(inventory, schedule, firing, folder, workloads)
-
-    night = nightly.after(
-        opened,
-        schedule,
-        firing,
-        record,
-        measure_again=again,
-        now_s=time.time(),
-        changed=_changed(schedules, firing, inventory),
-    )
-    details = {**firing.details, **{key: value for key, value in asdict(night).items() if key != "verdict"}}
-    schedules.update(
-        firing.schedule,
-        firing.due_s,
-        state="finished",
-        reason="",
-        verdict=night.verdict,
-        run_id=record.run_id,
-        details=details,
+    options = running.RunOptions(
+        out=one.folder, quiet=True, allow_growth=one.schedule.settings.allow_growth, limits=limits
     )
     try:
-        nightly.draw(opened, schedule, out=Path(schedule.settings.runs) / f"{schedule.name}.html")
+        if (there := _resumed(one.firing)) is not None:
+            return resume.resume(there, None, options), ""
+        return running.run_named(one.inventory, options), ""
+    except FolderError as error:  # a full disk: with luck only the report is missing
+        with contextlib.suppress(CalyxError):
+            record = archive.read(one.folder)
+            if record.status == "finished":
+                return running.exit_code(record), str(error)
+        raise
+
+
+def _after(one: Fired, status: int, trouble: str) -> int:
+    """Judge the night where anything was measured; its record is whole when this returns."""
+    record = archive.read(one.folder)
+    one.note(run_id=record.run_id)
+    if status not in MEASURED or record.status != "finished":
+        if status in MEASURED:
+            one.note(details={**one.firing.details, FAILURE: _failure(record)})
+        return status if status not in MEASURED else EXIT_GUEST_FAILED
+    if not one.store.guest_states(record.run_id):  # the store was away when the run ended
+        _patiently(functools.partial(indexing.put, one.store, record))
+
+    def again(workloads: tuple[str, ...]) -> RunRecord | str:
+        return _again(one, workloads)
+
+    night = nightly.after(
+        one.store, one.schedule, one.firing, record, measure_again=again, now_s=time.time(),
+        changed=_changed(one), troubles=(trouble,) if trouble else (),
+    )  # fmt: skip
+    details = {**one.firing.details, **{key: value for key, value in asdict(night).items() if key != "verdict"}}
+    one.note(verdict=night.verdict, details=details)
+    try:
+        nightly.draw(one.store, one.schedule, out=Path(one.schedule.settings.runs) / f"{one.schedule.name}.html")
     except CalyxError as error:  # the night stands without its page
-        sys.stdout.write(f"the page of the schedule was not drawn: {error}\n")
-    sys.stdout.write(f"{night.verdict}\n" + "".join(f"{line}\n" for line in (*night.news, *night.notes)))
+        _say(f"the page of the schedule was not drawn: {error}")
+    for line in (night.verdict, *night.news, *night.notes):
+        _say(line)
     return EXIT_FINE
 
 
-def _again(
-    inventory: Inventory, schedule: Schedule, firing: Firing, folder: Path, workloads: tuple[str, ...]
-) -> RunRecord | str:
+def _failure(record: RunRecord) -> str:
+    """Who failed, the first by name and with the reason."""
+    bad = [outcome for outcome in record.outcomes if outcome.state != "measured"]
+    if not bad:
+        return f"the run was {record.status}"
+    first = f"{bad[0].guest}: {bad[0].step}: {bad[0].reason}".rstrip(": ")
+    more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+    return f"{len(bad)} of {len(record.outcomes)} guests failed: {first}{more}"
+
+
+def _again(one: Fired, workloads: tuple[str, ...]) -> RunRecord | str:
     """Measure these workloads once more on the same guests; the run, or why there is none."""
+    settings = one.schedule.settings
     options = running.RunOptions(
-        workloads=workloads, out=folder / AGAIN, quiet=True, allow_growth=schedule.settings.allow_growth
+        workloads=workloads, out=one.folder / AGAIN, quiet=True, allow_growth=settings.allow_growth
     )
     try:
-        takes_s = running.plan_of(inventory, options).estimated_s
-        most_s, begun_s = schedule.settings.max_duration_s, firing.started_s or time.time()
+        takes_s = running.plan_of(one.inventory, options).estimated_s
+        most_s, begun_s = settings.max_duration_s, one.firing.started_s or time.time()
         if most_s is not None and time.time() + takes_s + AGAIN_SPARE_S > begun_s + most_s:
             return f"it would take {units.format_duration(takes_s)}, more than --max-duration leaves"
-        status = running.run_named(inventory, options)
-        record = archive.read(folder / AGAIN)
+        status = running.run_named(one.inventory, options)
+        record = archive.read(one.folder / AGAIN)
     except CalyxError as error:
         return str(error)
     return record if status in MEASURED and record.status == "finished" else f"the second run was {record.status}"
 
 
-def _changed(schedules: Schedules, firing: Firing, now: Inventory) -> tuple[str, ...]:
-    """What is different about the inventory since the firing before."""
-    rows = schedules.firings(firing.schedule, limit=20)
-    before = next(
-        (row for row in rows if row["due_s"] != firing.due_s and row["run_id"] and row["inventory_sha256"]), None
-    )
+def _changed(one: Fired) -> tuple[str, ...]:
+    """What is different about the inventory since the last night that finished: what was told of one that failed is told again."""
+    now, firing = one.inventory, one.firing
+    finished = one.schedules.firings(firing.schedule, states=("finished",), limit=20)
+    before = next((row for row in finished if row["due_s"] != firing.due_s and row["inventory_sha256"]), None)
     if before is None or before["inventory_sha256"] == firing.inventory_sha256:
         return ()
     try:
-        text = schedules.inventory(before["inventory_sha256"])
+        text = one.schedules.inventory(before["inventory_sha256"])
         return copying.changes(copying.of_text(text, now.source, str(Path(now.source).parent)).inventory, now)
     except UsageError:
         return ("the one before cannot be read any more",)
@@ -182,7 +237,10 @@ async def start(schedule: Schedule, firing: Firing, *, environment: dict[str, st
 
     After --max-duration, and when this is cancelled, it is told to stop its guests in good order, and killed when it does not.
     """
-    log = _log_of(schedule, firing)
+    try:
+        log = _log_of(schedule, firing)
+    except OSError as error:
+        raise FolderError(f"cannot write {schedule.settings.runs}: {error.strerror or error}") from error
     words = (sys.executable, "-m", "calyx_orch.cli", "schedule", "fire", schedule.name, str(firing.due_s))
     return await watching.watched(words, log, environment=environment, most_s=schedule.settings.max_duration_s)
 
@@ -191,3 +249,21 @@ def _log_of(schedule: Schedule, firing: Firing) -> Path:
     runs = Path(schedule.settings.runs)
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     return runs / f"{_folder(schedule, replace(firing, details={})).name}.log"
+
+
+def _patiently(act: Callable[[], _T]) -> _T:
+    """What the store answers, asked again while it does not, for as long as the daemon leaves this firing its lease."""
+    until_s = time.monotonic() + STORE_PATIENCE_S
+    while True:
+        try:
+            return act()
+        except CalyxError as error:
+            if time.monotonic() > until_s:
+                raise
+            _say(f"{error}; tried again in {STORE_AGAIN_S:g} s")
+        time.sleep(STORE_AGAIN_S)
+
+
+def _say(text: str) -> None:
+    """A line for the log, which may lie on a disk that is full."""
+    screen.console().print(Text(printable(text)), soft_wrap=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -20,15 +18,16 @@ from rich.text import Text
 from calyx_orch import notify, units
 from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, EXIT_MISSED, UsageError
 from calyx_orch.report import screen
-from calyx_orch.report.tables import Field
+from calyx_orch.report.fields import Field
 from calyx_orch.report.wording import printable
-from calyx_orch.schedule import copying, retention, systemd, times
+from calyx_orch.schedule import copying, delivering, retention, rows, times
 from calyx_orch.schedule import daemon as daemons
 from calyx_orch.schedule.deciding import Firing, Schedule, Settings
 from calyx_orch.store import database
 from calyx_orch.store.schedules import Schedules
 
 OVERDUE_S = 600.0  # a daemon that lives has decided by then
+TOLD_LOOKED = 7  # firings of which a message that did not arrive is trouble
 NAME_MAX = 60
 
 
@@ -55,10 +54,10 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
         raise UsageError(f"{name!r} is no name of a schedule: letters, digits, - _ and . make one, {NAME_MAX} at most")
     when = times.checked(settings.cron, settings.timezone)
     retention.parse(settings.keep)
-    for reference in filter(None, (settings.notify,)):
-        notify.check(reference)
-    if settings.ping and not settings.ping.startswith(("env:", "file:")):
-        notify.secret(settings.ping)
+    if settings.notify:
+        notify.check(settings.notify)
+    if settings.ping:
+        notify.check_ping(settings.ping)
     if settings.inventory == "-":
         raise UsageError("a schedule reads its inventory anew each time: name a file or a program")
     settings = replace(
@@ -69,51 +68,52 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
     lines = firing.yearly(copied.inventory, when.in_a_year(now_s), allow_growth=settings.allow_growth)
     with schedules_of(store) as schedules:
         schedules.keep_inventory(copied.text)
-        schedules.add(name, daemons.settings_row(settings), now_s)
+        schedules.add(name, rows.settings_row(settings), now_s)
     next_s = when.next(now_s) or 0
-    _say(f"added {name}: next {when.local(next_s)}; runs go to {settings.runs}")
+    say(f"added {name}: next {when.local(next_s)}; runs go to {settings.runs}")
     for line in lines:
-        _say(line)
-    _say("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
+        say(line)
+    say("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
     return EXIT_FINE
 
 
 def list_all(*, store: str | None, as_json: bool, check: bool) -> int:
     """Show all schedules; with `check` 1 when the last firing of one failed, or one is overdue."""
     with schedules_of(store) as schedules:
-        rows = [daemons.schedule_of(row) for row in schedules.all()]
-        last = {one.name: next(iter(_firings(schedules, one.name, 1)), None) for one in rows}
+        known = [rows.schedule_of(row) for row in schedules.all()]
+        recent = {one.name: _firings(schedules, one.name, TOLD_LOOKED) for one in known}
+        last = {name: next(iter(firings), None) for name, firings in recent.items()}
         open_ = {
-            one.name: len([row for row in schedules.incidents(one.name, is_open=True) if row["worse"]]) for one in rows
+            one.name: len([row for row in schedules.incidents(one.name, is_open=True) if row["worse"]]) for one in known
         }
     now_s = time.time()
-    troubles = {one.name: _trouble(one, last[one.name], now_s) for one in rows}
+    troubles = {one.name: _trouble(one, recent[one.name], now_s) for one in known}
     if as_json:
         documents = [
             {
                 **asdict(one), "next_s": None if one.paused else one.settings.times.next(now_s), "trouble": troubles[one.name],
                 "open_incidents": open_[one.name], "last": None if (at := last[one.name]) is None else asdict(at),
             }
-            for one in rows
+            for one in known
         ]  # fmt: skip
         screen.deliver_json(documents)
     else:
-        _show_list(rows, last, open_, troubles, now_s)
+        _show_list(known, last, open_, troubles, now_s)
     return EXIT_MISSED if check and any(troubles.values()) else EXIT_FINE
 
 
 def show_next(name: str, *, count: int, store: str | None) -> int:
     """Show when a schedule is due next."""
     with schedules_of(store) as schedules:
-        schedule = daemons.schedule_of(schedules.one(name))
+        schedule = rows.schedule_of(schedules.one(name))
     if schedule.paused:
-        _say(f"{name} is paused: `calyx-orch schedule resume {name}`")
+        say(f"{name} is paused: `calyx-orch schedule resume {name}`")
     at_s: float | None = time.time()
     for _ in range(count):
         at_s = schedule.settings.times.next(at_s or 0)
         if at_s is None:
             break
-        _say(schedule.settings.times.local(at_s))
+        say(schedule.settings.times.local(at_s))
     return EXIT_FINE
 
 
@@ -122,12 +122,12 @@ def history(name: str, *, limit: int, store: str | None, as_json: bool) -> int:
     from calyx_orch.report import terminal
 
     with schedules_of(store) as schedules:
-        schedule = daemons.schedule_of(schedules.one(name))
-        rows = _firings(schedules, name, limit)
+        schedule = rows.schedule_of(schedules.one(name))
+        firings = _firings(schedules, name, limit)
         incidents = [dict(row) for row in schedules.incidents(name)]
     if as_json:
         screen.deliver_json(
-            {"schedule": asdict(schedule), "firings": [asdict(one) for one in rows], "incidents": incidents}
+            {"schedule": asdict(schedule), "firings": [asdict(one) for one in firings], "incidents": incidents}
         )
         return EXIT_FINE
     when = schedule.settings.times
@@ -144,12 +144,12 @@ def history(name: str, *, limit: int, store: str | None, as_json: bool) -> int:
             1,
         ),
         Field("told", _told, 1, is_number=False),
-        Field("", lambda one: one.reason or one.verdict, is_number=False),
+        Field("", _said, is_number=False),
     )
-    terminal.show_rows(screen.console(), f"{name}, the newest first", fields, rows)
+    terminal.show_rows(screen.console(), f"{name}, the newest first", fields, firings)
     for row in incidents:
         state = "open" if row["recovered_run"] is None else "recovered"
-        _say(
+        say(
             f"incident, {state}: {row['series']}: {row['metric']} {100 * row['change']:+.3g} % since {row['since_at'][:10]}"
         )
     return EXIT_FINE
@@ -161,13 +161,13 @@ def report(name: str, *, out: Path | None, dashboard: Path | None, store: str | 
 
     opened = database.open_store(store)
     try:
-        schedule = daemons.schedule_of(Schedules(opened).one(name))
+        schedule = rows.schedule_of(Schedules(opened).one(name))
         path = out or Path(schedule.settings.runs) / f"{name}.html"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         nightly.draw(opened, schedule, out=path, dashboard=dashboard)
     finally:
         opened.close()
-    _say(f"report: {path}")
+    say(f"report: {path}")
     return EXIT_FINE
 
 
@@ -175,7 +175,7 @@ def pause(name: str, *, paused: bool, store: str | None) -> int:
     """Hold a schedule, or let it go on."""
     with schedules_of(store) as schedules:
         schedules.pause(name, paused=paused, now_s=time.time())
-    _say(f"{name} is paused" if paused else f"{name} goes on")
+    say(f"{name} is paused" if paused else f"{name} goes on")
     return EXIT_FINE
 
 
@@ -183,21 +183,21 @@ def remove(name: str, *, store: str | None) -> int:
     """Take a schedule away; its runs stay."""
     with schedules_of(store) as schedules:
         schedules.remove(name)
-    _say(f"{name} is removed; its runs and their figures stay")
+    say(f"{name} is removed; its runs and their figures stay")
     return EXIT_FINE
 
 
 def run_now(name: str, *, store: str | None) -> int:
     """Fire a schedule here and now. Returns 0, 3 when it failed, 130 when it was interrupted."""
     with schedules_of(store) as schedules:
-        schedule = daemons.schedule_of(schedules.one(name))
+        schedule = rows.schedule_of(schedules.one(name))
         daemon = _daemon(schedules, store)
         firing = daemon.claim_by_hand(schedule)
         status = asyncio.run(_by_hand(daemon, schedule, firing))
         if status:
             return status
-        ended = daemons.firing_of(schedules.firing(name, firing.due_s))
-    _say(f"{name}: {ended.state}. {ended.reason or ended.verdict}".rstrip())
+        ended = rows.firing_of(schedules.firing(name, firing.due_s))
+    say(f"{name}: {ended.state}. {_said(ended)}".rstrip())
     return (
         EXIT_FINE
         if ended.state == "finished"
@@ -220,41 +220,6 @@ def fire(name: str, due_s: int, *, store: str | None) -> int:
     return firing.fire(name, due_s, store=store)
 
 
-def install(*, system: bool, print_only: bool, store: str | None, environment_file: str) -> int:
-    """Write and enable the units of systemd, or print them. Raises UsageError when that fails."""
-    made = _units(system=system, store=store, environment_file=environment_file)
-    files = {f"{systemd.NAME}.service": systemd.service(made), f"{systemd.NAME}.timer": systemd.timer()}
-    if print_only:
-        screen.deliver("".join(f"# {name}\n{text}\n" for name, text in files.items()))
-        return EXIT_FINE
-    control = shutil.which("systemctl")
-    if control is None or not Path("/run/systemd/system").is_dir():
-        raise UsageError(
-            "no systemd runs here: with --print the units are shown, and `calyx-orch schedule daemon` works without"
-        )
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    folder = Path("/etc/systemd/system") if system else home / "systemd" / "user"
-    try:
-        for path in made.writes:  # systemd starts no unit that may write to what is not there
-            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write the units to {folder}: {error.strerror}") from error
-    scope = [] if system else ["--user"]
-    for words in (["daemon-reload"], ["enable", "--now", f"{systemd.NAME}.service", f"{systemd.NAME}.timer"]):
-        done = subprocess.run([control, *scope, *words], capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            raise UsageError(
-                f"the units lie in {folder}, but systemctl {' '.join(words)} failed: {done.stderr.strip()}"
-            )
-    _say(f"written to {folder} and started: {', '.join(files)}")
-    if not system:
-        _say("without a login it runs only where lingering is on: `loginctl enable-linger`")
-    return EXIT_FINE
-
-
 # --- how ------------------------------------------------------------------------------------------------------------
 
 
@@ -271,36 +236,32 @@ def _daemon(schedules: Schedules, store: str | None) -> daemons.Daemon:
 
     async def tell(one: Firing) -> tuple[str, dict[str, Any]]:
         with_settings = await asyncio.to_thread(schedules.one, one.schedule)
-        return await asyncio.to_thread(_tell, daemons.schedule_of(with_settings).settings, one)
+        return await asyncio.to_thread(delivering.deliver, rows.schedule_of(with_settings).settings, one)
 
     return daemons.Daemon(schedules, start, tell, _log)
-
-
-def _tell(settings: Settings, firing: Firing) -> tuple[str, dict[str, Any]]:
-    """The message, then the ping; what is still to be told stays in the message."""
-    left = dict(firing.message)
-    if left.get("notify"):
-        if why := notify.send(settings.notify, left["title"], left["body"]):
-            return why, left
-        left["notify"] = False
-    if left.get("ping"):
-        if why := notify.ping(settings.ping):
-            return why, left
-        left["ping"] = False
-    return "", left
 
 
 async def _daemon_of(daemon: daemons.Daemon, *, once: bool) -> int:
     stop = _stopping()
     if once:
-        await daemon.tick()
-        await daemon.idle()
-        await daemon.tick()  # what ended is told
-        return EXIT_FINE
+        return await _once(daemon, stop)
     _log(f"daemon {daemon.name} is at work")
     await daemon.run(stop)
     _log("the daemon has ended")
     return EXIT_FINE
+
+
+async def _once(daemon: daemons.Daemon, stop: asyncio.Event) -> int:
+    work, stopping = asyncio.ensure_future(daemon.once()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if work.done():
+        await work
+        return EXIT_FINE
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    await daemon.end()
+    return EXIT_INTERRUPTED
 
 
 async def _by_hand(daemon: daemons.Daemon, schedule: Schedule, firing: Firing) -> int:
@@ -326,38 +287,8 @@ def _stopping() -> asyncio.Event:
     return stop
 
 
-def _units(*, system: bool, store: str | None, environment_file: str) -> systemd.Units:
-    """What the daemon's units say here: it may write to the store, the run folders of the schedules, and the caches."""
-    command = _command(store, environment_file)
-    with schedules_of(store) as schedules:
-        runs = [daemons.schedule_of(row).settings.runs for row in schedules.all()]
-    url = store or database.default_url()
-    writes = [str(Path(url.removeprefix("sqlite:///")).absolute().parent)] if url.startswith("sqlite:///") else []
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
-    writes = list(dict.fromkeys([*writes, *runs, str(cache)]))
-    import getpass
-
-    return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
-
-
-def _command(store: str | None, environment_file: str) -> list[str]:
-    """The daemon's argv; the store is on it unless the environment file names it. Raises UsageError for one with a password."""
-    url = store or database.default_url()
-    command = [str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "calyx-orch" else sys.executable]
-    command += [] if command[0].endswith("calyx-orch") else ["-m", "calyx_orch.cli"]
-    command += ["schedule", "daemon"]
-    if store is not None or not environment_file:
-        if database.shown(url) != url:
-            raise UsageError(
-                "the store's address holds a password, which no unit may hold: put CALYX_ORCH_STORE=... into a file of mode 0600 "
-                "and name that with --environment-file"
-            )
-        command += ["--store", url]
-    return command
-
-
 def _show_list(
-    rows: list[Schedule], last: dict[str, Firing | None], open_: dict[str, int], troubles: dict[str, str], now_s: float
+    known: list[Schedule], last: dict[str, Firing | None], open_: dict[str, int], troubles: dict[str, str], now_s: float
 ) -> None:
     from calyx_orch.report import terminal
 
@@ -378,21 +309,26 @@ def _show_list(
         Field("inventory", lambda one: one.settings.inventory, 2, is_number=False),
         Field("trouble", lambda one: troubles[one.name], is_number=False),
     )
-    if not rows:
-        _say("there is no schedule: `calyx-orch schedule add NAME INVENTORY --cron '30 2 * * *'` adds one")
-    terminal.show_rows(screen.console(), "schedules", fields, rows)
+    if not known:
+        say("there is no schedule: `calyx-orch schedule add NAME INVENTORY --cron '30 2 * * *'` adds one")
+    terminal.show_rows(screen.console(), "schedules", fields, known)
 
 
-def _trouble(schedule: Schedule, last: Firing | None, now_s: float) -> str:
-    """What a monitor is to hear of a schedule; "": it is well."""
+def _trouble(schedule: Schedule, recent: list[Firing], now_s: float) -> str:
+    """What a monitor is to hear of a schedule by its recent firings, the newest first; "": it is well."""
     due_s = schedule.settings.times.next(max(schedule.considered_s, schedule.added_s))
     if not schedule.paused and due_s is not None and now_s - due_s > OVERDUE_S:
         return f"overdue since {schedule.settings.times.local(due_s)}: no daemon is at work"
-    if last is not None and last.state in ("failed", "interrupted", "skipped", "missed"):
-        return f"the last firing was {last.state}: {last.reason}"
-    if last is not None and last.notice in ("waiting", "given up") and last.notice_why:
-        return f"nobody could be told: {last.notice_why}"
+    if recent and recent[0].state in ("failed", "interrupted", "skipped", "missed"):
+        return f"the last firing was {recent[0].state}: {recent[0].reason}"
+    for one in recent:
+        if one.notice in ("waiting", "given up") and one.notice_why:
+            return f"nobody could be told of {schedule.settings.times.local(one.due_s)}: {one.notice_why}"
     return ""
+
+
+def _said(one: Firing) -> str:
+    return "; ".join(filter(None, (one.reason, one.verdict)))
 
 
 def _told(one: Firing) -> str:
@@ -401,10 +337,11 @@ def _told(one: Firing) -> str:
 
 
 def _firings(schedules: Schedules, name: str, limit: int) -> list[Firing]:
-    return [daemons.firing_of(row) for row in schedules.firings(name, limit=limit)]
+    return [rows.firing_of(row) for row in schedules.firings(name, limit=limit)]
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line on standard output."""
     screen.console().print(Text(printable(text)), soft_wrap=True)
 
 

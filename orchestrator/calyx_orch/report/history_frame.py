@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +46,24 @@ class Due:
 
 @dataclass(frozen=True)
 class HistoryFrame:
-    """All lines of one metric (as people name it) by one scope, in the order of the history; of a schedule also when it was due."""
+    """All lines of one metric (as people name it) by one scope, in the order of the history."""
 
     metric: str
     scope: str
     lines: tuple[Line, ...]
-    due: tuple[Due, ...] = ()
 
 
-def frame_of(found: History, metric: str, scope: str, due: tuple[Due, ...] = ()) -> HistoryFrame:
+@dataclass(frozen=True)
+class ScheduleFrame:
+    """When a schedule was due, in order, and its histories by metric as people name it."""
+
+    due: tuple[Due, ...]
+    histories: Mapping[str, HistoryFrame]
+
+
+def frame_of(found: History, metric: str, scope: str) -> HistoryFrame:
     """Make the tables of a history."""
-    return HistoryFrame(metric, scope, tuple(_line(found, track) for track in found.tracks), due)
+    return HistoryFrame(metric, scope, tuple(_line(found, track) for track in found.tracks))
 
 
 def _line(found: History, track: Track) -> Line:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calyx_orch.analysis import false_alarms, history, nights
+from calyx_orch.analysis import false_alarms, history, keeping, nights
 from calyx_orch.analysis.history import BETTER, History
 from calyx_orch.analysis.nights import Told, Tonight
 from calyx_orch.analysis.scopes import ScopeRow, scope_rows
@@ -18,8 +18,10 @@ from calyx_orch.schedule.deciding import Firing, Schedule
 from calyx_orch.store.database import NightRow, Store
 from calyx_orch.store.schedules import Schedules
 
-METRICS = ("throughput_bytes_per_s", "p99_ns")
+METRICS = {"throughput": "throughput_bytes_per_s", "p99": "p99_ns"}  # as people name them: as the store does
 ENGINE = "calyx"
+ENDED = ("finished", "failed", "interrupted")
+LOOKED_BACK = 6  # firings among which the two nights before are sought
 LOST = frozenset({"lost", "skipped", "partial", "unknown"})
 
 Again = Callable[[tuple[str, ...]], RunRecord | str]
@@ -38,29 +40,32 @@ class Night:
 
 def after(
     store: Store, schedule: Schedule, firing: Firing, record: RunRecord, *, measure_again: Again, now_s: float,
-    changed: tuple[str, ...] = (), trials: int = false_alarms.TRIALS,
+    changed: tuple[str, ...] = (), troubles: tuple[str, ...] = (), trials: int = false_alarms.TRIALS,
 ) -> Night:  # fmt: skip
     """Judge a night whose run is in the store, and write down its incidents.
 
     `measure_again` measures the workloads it is given once more and gives the run, or says why not; `changed` is what is
-    different about the inventory, `trials` how many made-up fleets the calibration draws.
+    different about the inventory, `troubles` what went wrong though all was measured, `trials` how many made-up fleets the
+    calibration draws.
     """
     schedules = Schedules(store)
     runs = _runs(schedules, schedule.name, record.run_id)
-    histories = {metric: _history(store, metric, runs) for metric in METRICS}
+    scoped = {metric: _scoped(store, metric, runs) for metric in METRICS.values()}
+    histories = {metric: found for metric, (_, found) in scoped.items()}
     told = [_told(row) for row in schedules.incidents(schedule.name)]
     first = _tonight(histories, told, {}, record.run_id)
-    again, notes = _again(first, histories, measure_again)
+    again, measured = _again(first, scoped, measure_again)
     found = _tonight(histories, told, again, record.run_id) if again else first
     _keep(schedules, schedule.name, found)
-    lost = _lost_twice(store, schedule, record)
-    news = (*_news(found), *lost, *(f"the inventory has changed: {line}" for line in changed))
+    lost, still_lost = _lost(store, schedule, record)
+    anew = keeping.anew(record.plan, record.facts)
+    news = (*_news(found), *lost, *(f"the inventory has changed: {line}" for line in changed), *anew, *troubles)
     findings = sorted(
         (one for one in _each(found, "findings")), key=lambda one: (one.kind == "suspect", -abs(one.change))
     )
+    notes = [calibration(histories[METRICS["throughput"]], trials).sentence, *measured, *still_lost]
     notes += [f"measured again and cleared: {name}" for night in found.values() for name in night.cleared]
-    notes.append(calibration(histories[METRICS[0]], trials).sentence)
-    notes += _retention(store, schedule, record, runs, found, now_s)
+    notes += expire(store, schedule, record.plan.inventory.key, now_s, tonight=record.run_id)
     return Night(
         _verdict(found, record), news, tuple(one.sentence for one in findings), tuple(notes),
         {name: value for values in again.values() for name, value in values.items()},
@@ -77,20 +82,54 @@ def draw(store: Store, schedule: Schedule, *, out: Path, dashboard: Path | None 
     """Write the page of a schedule. Raises UsageError for a faulty dashboard, FolderError where it cannot be written."""
     from calyx_orch.report import schedule_page
     from calyx_orch.report.history_frame import Due
+    from calyx_orch.report.schedule_page import LastNight
 
     rows = sorted(Schedules(store).firings(schedule.name), key=lambda row: int(row["due_s"]))
-    measured = [row for row in rows if row["run_id"] and row["state"] in ("finished", "running")]
-    last = measured[-1] if measured else None
-    runs = frozenset(row["run_id"] for row in measured)
-    scope, found = _scoped(store, METRICS[0], runs)
-    figures = store.figures(last["run_id"], scope) if last is not None else ()
-    due = tuple(Due(schedule.settings.times.local(row["due_s"])[:16], row["state"], row["reason"]) for row in rows)
-    details = dict(last["details"]) if last is not None else {}
-    notes = [*details.get("news", []), *details.get("findings", []), *details.get("notes", [])]
-    verdict = last["verdict"] if last is not None else ""
-    return schedule_page.write(
-        schedule.name, found, scope, due, figures, notes, verdict=verdict, out=out, dashboard=dashboard
+    due = [Due(schedule.settings.times.local(row["due_s"])[:16], _state(row), row["reason"]) for row in rows]
+    measured = [at for at, row in enumerate(rows) if row["run_id"] and due[at].state in ("finished", "running")]
+    runs = frozenset(rows[at]["run_id"] for at in measured)
+    scoped = {name: _scoped(store, metric, runs) for name, metric in METRICS.items()}
+    last = None
+    if measured:
+        row, at = rows[measured[-1]], due[measured[-1]].at
+        details = dict(row["details"])
+        notes = [*details.get("news", []), *details.get("findings", []), *details.get("notes", [])]
+        figures = store.figures(row["run_id"], scoped["throughput"][0])
+        last = LastNight(at, row["verdict"], tuple(map(str, notes)), figures)
+    return schedule_page.write(schedule.name, scoped, tuple(due), last, out=out, dashboard=dashboard)
+
+
+def expire(store: Store, schedule: Schedule, inventory_key: str, now_s: float, *, tonight: str = "") -> list[str]:
+    """Remove what is beyond the time that `--keep` says; what was removed or could not be, in words.
+
+    The run `tonight`, the baseline of the inventory and the nights of open incidents stay.
+    """
+    if not schedule.settings.keep:
+        return []
+    schedules = Schedules(store)
+    open_ = schedules.incidents(schedule.name, is_open=True)
+    spared = frozenset(
+        {tonight, store.baseline(inventory_key) or ""}
+        | {row[key] for row in open_ for key in ("since_run", "opened_run")}
     )
+    runs = {row["run_id"] for row in schedules.firings(schedule.name, states=ENDED)}
+    mine = [retention.Night(row.run_id, Path(row.folder), row.started_s) for row in store.runs() if row.run_id in runs]
+    raw, whole = retention.expired(mine, retention.parse(schedule.settings.keep), now_s, spared)
+    notes, gone = [], [0, 0]
+    for at, (expired, act) in enumerate(((raw, retention.remove_raw), (whole, retention.remove_whole))):
+        for night in expired:
+            try:
+                gone[at] += act(night)
+                if at == 1:
+                    store.forget(night.run_id)
+            except OSError as error:
+                notes.append(
+                    f"kept beyond its time, as it cannot be removed: {night.folder}: {error.strerror or error}"
+                )
+    if any(gone):
+        raw_said, whole_said = (count_of(count, "night") for count in gone)
+        notes.append(f"removed by --keep {schedule.settings.keep!r}: raw answers of {raw_said}, {whole_said} whole")
+    return notes
 
 
 def workloads_of(names: Iterable[str], found: History) -> tuple[str, ...]:
@@ -108,8 +147,9 @@ def _runs(schedules: Schedules, name: str, tonight: str) -> frozenset[str]:
     return frozenset({row["run_id"] for row in rows if row["run_id"] and row["state"] == "finished"} | {tonight})
 
 
-def _history(store: Store, metric: str, runs: frozenset[str]) -> History:
-    return _scoped(store, metric, runs)[1]
+def _state(row: Mapping[str, Any]) -> str:
+    """What became of a firing; one whose night is judged is finished, though its daemon has not said so yet."""
+    return "finished" if row["state"] == "running" and row["verdict"] else str(row["state"])
 
 
 def _scoped(store: Store, metric: str, runs: frozenset[str]) -> tuple[str, History]:
@@ -141,11 +181,11 @@ def _tonight(
 
 
 def _again(
-    found: Mapping[str, Tonight], histories: Mapping[str, History], measure_again: Again
+    found: Mapping[str, Tonight], scoped: Mapping[str, tuple[str, History]], measure_again: Again
 ) -> tuple[dict[str, dict[str, float | None]], list[str]]:
     """Measure the workloads of all suspects once more; their second figures by metric and series, and what is to be noted."""
     wanted = tuple(
-        dict.fromkeys(name for metric, night in found.items() for name in workloads_of(night.again, histories[metric]))
+        dict.fromkeys(name for metric, night in found.items() for name in workloads_of(night.again, scoped[metric][1]))
     )
     if not wanted:
         return {}, []
@@ -155,7 +195,8 @@ def _again(
     rows = scope_rows(record)
     values: dict[str, dict[str, float | None]] = {}
     for metric, night in found.items():
-        by_name = {f"{row.name} {_what(row)}": getattr(row, metric) for row in rows if row.engine == ENGINE}
+        mine = [row for row in rows if row.engine == ENGINE and row.scope == scoped[metric][0]]
+        by_name = {f"{row.name} {_what(row)}": getattr(row, metric) for row in mine}
         values[metric] = {name: by_name.get(name) for name in night.again}
     return values, [f"measured again: {', '.join(wanted)} ({record.folder})"]
 
@@ -204,51 +245,16 @@ def _verdict(found: Mapping[str, Tonight], record: RunRecord) -> str:
     return "; ".join(parts if open_ or len(parts) > 1 else ["nothing changed", *parts]).capitalize() + "."
 
 
-def _lost_twice(store: Store, schedule: Schedule, record: RunRecord) -> list[str]:
-    """Guests that were not measured whole tonight nor in the night before."""
+def _lost(store: Store, schedule: Schedule, record: RunRecord) -> tuple[list[str], list[str]]:
+    """Guests that were not measured whole tonight nor in the night before: news in the second night, a note in later ones."""
     now = {outcome.guest: outcome for outcome in record.outcomes if outcome.state in LOST}
-    rows = Schedules(store).firings(schedule.name, states=("finished", "failed"), limit=5)
-    before = next((row["run_id"] for row in rows if row["run_id"] and row["run_id"] != record.run_id), None)
-    if not now or before is None:
-        return []
-    lost = {name for name, state in store.guest_states(before).items() if state in LOST}
-    return [
-        f"guest {name} was lost twice in a row: {outcome.step}: {outcome.reason}".rstrip(": ")
-        for name, outcome in now.items()
-        if name in lost
-    ]
-
-
-def _retention(
-    store: Store,
-    schedule: Schedule,
-    record: RunRecord,
-    runs: frozenset[str],
-    found: Mapping[str, Tonight],
-    now_s: float,
-) -> list[str]:
-    if not schedule.settings.keep:
-        return []
-    keep = retention.parse(schedule.settings.keep)
-    baseline = store.baseline(record.plan.inventory.key)
-    open_ = [*_each(found, "opened"), *_each(found, "still_open")]
-    spared = frozenset(
-        {record.run_id, baseline or "", *(run for one in open_ for run in (one.since_run, one.opened_run))}
+    rows = Schedules(store).firings(schedule.name, states=("finished", "failed"), limit=LOOKED_BACK)
+    runs = [row for row in rows if row["run_id"] and row["run_id"] != record.run_id][:2]
+    before = [{name for name, state in store.guest_states(row["run_id"]).items() if state in LOST} for row in runs]
+    twice = [outcome for name, outcome in now.items() if before and name in before[0]]
+    told = before[1] if len(before) > 1 and runs[0]["state"] == "finished" else set()
+    said = {one.guest: f"{one.step}: {one.reason}".rstrip(": ") for one in twice}
+    return (
+        [f"guest {name} was lost twice in a row: {why}" for name, why in said.items() if name not in told],
+        [f"guest {name} is lost still: {why}" for name, why in said.items() if name in told],
     )
-    mine = [retention.Night(row.run_id, Path(row.folder), row.started_s) for row in store.runs() if row.run_id in runs]
-    raw, whole = retention.expired(mine, keep, now_s, spared)
-    notes, gone = [], [0, 0]
-    for at, (expired, act) in enumerate(((raw, retention.remove_raw), (whole, retention.remove_whole))):
-        for night in expired:
-            try:
-                gone[at] += act(night)
-                if at == 1:
-                    store.forget(night.run_id)
-            except OSError as error:
-                notes.append(
-                    f"kept beyond its time, as it cannot be removed: {night.folder}: {error.strerror or error}"
-                )
-    if any(gone):
-        raw_said, whole_said = (count_of(count, "night") for count in gone)
-        notes.append(f"removed by --keep {schedule.settings.keep!r}: raw answers of {raw_said}, {whole_said} whole")
-    return notes

@@ -1,9 +1,10 @@
 """How long nights are kept: `90d raw, 2y summaries`.
 
     raw        the guests' raw answers (`raw/`) of a run folder: what is needed to look at one round again
-    summaries  the whole run folder, and its rows in the store: what histories are made of
+    summaries  the whole run folder with its log, and its rows in the store: what histories are made of
 
-Only folders of runs that the schedule itself made are touched; the baseline of the inventory and the nights of open incidents stay.
+Only folders of runs that the schedule itself made are touched, also of those that failed; the baseline of the inventory and the nights
+of open incidents stay.
 """
 
 from __future__ import annotations
@@ -95,8 +96,9 @@ def remove_raw(night: Night) -> bool:
 
 
 def remove_whole(night: Night) -> bool:
-    """Remove a night's folder; whether it was there. Raises OSError."""
+    """Remove a night's folder, and its log beside it; whether it was there. Raises OSError."""
     if not is_its_folder(night) or night.folder.is_symlink():
         return False
     shutil.rmtree(night.folder)
+    night.folder.with_name(f"{night.folder.name}.log").unlink(missing_ok=True)
     return True

@@ -23,8 +23,8 @@ AmbientCapabilities=
 class Units:
     """What the units say. `command` is the daemon's argv; `writes` are the directories it may write to.
 
-    `environment_file` holds secrets and the store's address (empty: none); `user` is whose unit it is in the system's manager, empty in
-    the user's own.
+    `environment_file` holds secrets and the store's address (empty: none), so that without it nothing is started; `user` is whose unit
+    it is in the system's manager, empty in the user's own.
     """
 
     command: Sequence[str]
@@ -36,7 +36,7 @@ class Units:
 def service(units: Units) -> str:
     """The text of the service. What is mounted read-only needs the system's manager, or user namespaces in the user's own."""
     paths = "\n".join(f"ReadWritePaths={_path(path)}" for path in units.writes)
-    environment = f"EnvironmentFile=-{_path(units.environment_file)}\n" if units.environment_file else ""
+    environment = f"EnvironmentFile={_path(units.environment_file)}\n" if units.environment_file else ""
     # A user's own manager has no capabilities to drop and starts no unit that asks it to.
     system = SYSTEM if units.user else ""
     user = f"User={units.user}\n" if units.user else ""

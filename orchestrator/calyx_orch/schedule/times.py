@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import zoneinfo
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from cronsim import CronSim, CronSimError
 
@@ -95,17 +97,16 @@ def checked(cron: str, timezone: str) -> Times:
 
 
 def zone_of_machine() -> str:
-    """The time zone of this machine by its name; UTC where it has none."""
-    with_name = datetime.datetime.now().astimezone().tzinfo
-    try:
-        text = _localtime()
-        return str(zoneinfo.ZoneInfo(text)) if text else "UTC"
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
-        return str(with_name) if str(with_name) == "UTC" else "UTC"
+    """The time zone of this machine by its name, as its programs see it ($TZ, else /etc/localtime); UTC where it has no name."""
+    for name in (os.environ.get("TZ", "").lstrip(":"), _localtime()):
+        try:
+            if name:
+                return str(zoneinfo.ZoneInfo(name))
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            continue
+    return "UTC"
 
 
 def _localtime() -> str:
-    from pathlib import Path
-
     target = str(Path("/etc/localtime").resolve())
     return target.rpartition("/zoneinfo/")[2] if "/zoneinfo/" in target else ""

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from calyx_orch.errors import FolderError
 from calyx_orch.schedule import child
 
 STOP_WITHIN_S = 120.0  # a run that is interrupted stops and cleans its guests
@@ -19,10 +20,13 @@ async def watched(words: Sequence[str], log: Path, *, environment: Mapping[str, 
     """Run a program, its words in `log`; its exit code (negative: the signal that ended it), TOO_LONG after `most_s`.
 
     It gets SIGINT after `most_s` seconds, when this is cancelled, and from the kernel when this process dies; and SIGKILL when it has not
-    ended STOP_WITHIN_S later.
+    ended STOP_WITHIN_S later. Raises FolderError when the log cannot be written; nothing was started then.
     """
     argv = (sys.executable, "-I", "-S", str(Path(child.__file__)), str(os.getpid()), *words)
-    descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise FolderError(f"cannot write the log {log}: {error.strerror or error}") from error
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,

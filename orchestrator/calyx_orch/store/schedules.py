@@ -147,10 +147,13 @@ class Schedules:
         with self._locked() as connection:
             return bool(connection.execute(sa.update(tables.firing).where(*mine).values(**values)).rowcount)
 
-    def update(self, name: str, due_s: int, **values: Any) -> None:
-        """Change a firing."""
+    def update(self, name: str, due_s: int, *, owner: str | None = None, **values: Any) -> bool:
+        """Change a firing, by an `owner` only while it runs as that daemon's; whether it was changed."""
+        columns = tables.firing.c
+        mine = () if owner is None else (columns.daemon == owner, columns.state == "running")
         with self._locked() as connection:
-            connection.execute(sa.update(tables.firing).where(*_key(name, due_s)).values(**values))
+            found = connection.execute(sa.update(tables.firing).where(*_key(name, due_s), *mine).values(**values))
+            return bool(found.rowcount)
 
     def renew(self, name: str, due_s: int, daemon: str, lease_s: float) -> bool:
         """Renew the lease of a firing; False: it belongs to another by now."""

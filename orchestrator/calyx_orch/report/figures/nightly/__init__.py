@@ -1,1 +1,1 @@
-"""The figures of a schedule's page, each drawn from a `HistoryFrame` that knows when it was due."""
+"""The figures of a schedule's page, each drawn from a `ScheduleFrame`: when it was due, and its histories."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import plotly.graph_objects as go
 
-from calyx_orch.report.figures import NothingToDraw, palette
-from calyx_orch.report.history_frame import HistoryFrame
+from calyx_orch.report.figures import NothingToDraw, palette, panels
+from calyx_orch.report.history_frame import ScheduleFrame
 
 COLOURS = {
     "finished": "#2A8C82",
@@ -18,10 +18,10 @@ COLOURS = {
 }
 
 
-def figure(frame: HistoryFrame, *, workloads: list[str] | None = None) -> go.Figure:
+def figure(frame: ScheduleFrame, *, workloads: list[str] | None = None) -> go.Figure:
     """Draw a row a state. A night is one of the schedule, whatever `workloads` it has."""
     if not frame.due:
-        raise NothingToDraw("only the page of a schedule knows at which times it was due")
+        raise NothingToDraw("the schedule was not due yet")
     states = [state for state in COLOURS if any(one.state == state for one in frame.due)]
     drawing = go.Figure()
     for state in states:
@@ -31,7 +31,7 @@ def figure(frame: HistoryFrame, *, workloads: list[str] | None = None) -> go.Fig
             y=[state] * len(mine),
             mode="markers",
             marker={"symbol": "square", "size": 9, "color": COLOURS[state]},
-            text=[f"{one.at}: {one.state}{one.said and f' ({one.said})'}" for one in mine],
+            text=[panels.shown(f"{one.at}: {one.state}{one.said and f' ({one.said})'}") for one in mine],
             hovertemplate="%{text}<extra></extra>",
             name=f"{state}: {len(mine)}",
         )

@@ -1,0 +1,96 @@
+"""`calyx-orch schedule install`: the daemon as a service and a timer of systemd."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from calyx_orch.commands.schedule import say, schedules_of
+from calyx_orch.errors import EXIT_FINE, UsageError
+from calyx_orch.report import screen
+from calyx_orch.schedule import rows, systemd
+from calyx_orch.store import database
+
+RUNNING = Path("/run/systemd/system")  # is there while systemd is at work
+
+
+def install(*, system: bool, print_only: bool, store: str | None, environment_file: str) -> int:
+    """Write and enable the units of systemd, or print them. Raises UsageError when that fails, or would give secrets away."""
+    environment_file = str(Path(environment_file).absolute()) if environment_file else ""
+    made = _units(system=system, store=store, environment_file=environment_file)
+    files = {f"{systemd.NAME}.service": systemd.service(made), f"{systemd.NAME}.timer": systemd.timer()}
+    if print_only:
+        screen.deliver("".join(f"# {name}\n{text}\n" for name, text in files.items()))
+        return EXIT_FINE
+    control = shutil.which("systemctl")
+    if control is None or not RUNNING.is_dir():
+        raise UsageError(
+            "no systemd runs here: with --print the units are shown, and `calyx-orch schedule daemon` works without"
+        )
+    if environment_file:
+        _guard(Path(environment_file))
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    folder = Path("/etc/systemd/system") if system else home / "systemd" / "user"
+    try:
+        for path in made.writes:  # systemd starts no unit that may write to what is not there
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write the units to {folder}: {error.strerror}") from error
+    scope = [] if system else ["--user"]
+    for words in (["daemon-reload"], ["enable", "--now", f"{systemd.NAME}.service", f"{systemd.NAME}.timer"]):
+        done = subprocess.run([control, *scope, *words], capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise UsageError(
+                f"the units lie in {folder}, but systemctl {' '.join(words)} failed: {done.stderr.strip()}"
+            )
+    say(f"written to {folder} and started: {', '.join(files)}")
+    if not system:
+        say("without a login it runs only where lingering is on: `loginctl enable-linger`")
+    return EXIT_FINE
+
+
+def _guard(environment_file: Path) -> None:
+    """Raise UsageError for a file of secrets that is not there, or that others may read."""
+    try:
+        mode = environment_file.stat().st_mode
+    except OSError as error:
+        raise UsageError(f"--environment-file {environment_file}: {error.strerror}") from error
+    if mode & 0o077:
+        raise UsageError(
+            f"--environment-file {environment_file}: others may read or write it, and it holds secrets: chmod 600 {environment_file}"
+        )
+
+
+def _units(*, system: bool, store: str | None, environment_file: str) -> systemd.Units:
+    """What the daemon's units say here: it may write to the store, the run folders of the schedules, and the caches."""
+    command = _command(store, environment_file)
+    with schedules_of(store) as schedules:
+        runs = [rows.schedule_of(row).settings.runs for row in schedules.all()]
+    url = store or database.default_url()
+    writes = [str(Path(url.removeprefix("sqlite:///")).absolute().parent)] if url.startswith("sqlite:///") else []
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
+    writes = list(dict.fromkeys([*writes, *runs, str(cache)]))
+    return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
+
+
+def _command(store: str | None, environment_file: str) -> list[str]:
+    """The daemon's argv; the store is on it unless the environment file names it. Raises UsageError for one with a password."""
+    url = store or database.default_url()
+    command = [str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "calyx-orch" else sys.executable]
+    command += [] if command[0].endswith("calyx-orch") else ["-m", "calyx_orch.cli"]
+    command += ["schedule", "daemon"]
+    if store is not None or not environment_file:
+        if database.shown(url) != url:
+            raise UsageError(
+                "the store's address holds a password, which no unit may hold: put CALYX_ORCH_STORE=... into a file of mode 0600 "
+                "and name that with --environment-file"
+            )
+        command += ["--store", url]
+    return command
