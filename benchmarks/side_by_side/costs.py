@@ -135,11 +135,12 @@ class DirectAgent:
         self._decoder = Decoder()
         self._waiting: list[Mapping[str, Any]] = []
         self.documents: dict[str, str] = {}
+        self.hello: Mapping[str, Any] = {}
 
     @property
-    def pid(self) -> int:
-        """The process that was started: the agent, or its wrapper."""
-        return self._process.pid
+    def pids(self) -> tuple[int, int]:
+        """The agent's two processes where no wrapper is around it: the guard, which was started, and the one that serves."""
+        return self._process.pid, int(self.hello["pid"])
 
     def send(self, verb: str, pairs: Sequence[tuple[str, str | int]] = ()) -> None:
         """One line down."""
@@ -198,7 +199,7 @@ def direct_agent(agent: Path, *, wrapper: Sequence[str] = ()) -> Iterator[Direct
     )
     child = DirectAgent(process)
     try:
-        child.wait_for("hello")
+        child.hello = child.wait_for("hello")
         yield child
         child.send("bye")
         process.wait(ENDED_WITHIN_S)
@@ -217,7 +218,7 @@ def direct_agent(agent: Path, *, wrapper: Sequence[str] = ()) -> Iterator[Direct
 
 
 def resident_bytes(bench: Bench) -> int:
-    """What the agent holds in memory while it works, besides the buffers of its I/O."""
+    """What the agent's processes hold in memory while it works, besides the buffers of its I/O; what they share counts twice."""
     workload = replace(bench.workload, ramp_s=0.0, runtime_s=0.5)
     round_ = Round(0, 0, workload, "target", "calyx", LoadMode.TOGETHER, ("here",), seed=1)
     command = engines.command(
@@ -225,12 +226,13 @@ def resident_bytes(bench: Bench) -> int:
     )
     with direct_agent(bench.agent) as agent:
         setup = agent.begin(command.pairs)
-        status = Path(f"/proc/{agent.pid}/status").read_text()
+        states = [Path(f"/proc/{pid}/status").read_text() for pid in agent.pids]
         agent.end()
-    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
-    if found is None:
+    found = [re.search(r"^VmRSS:\s+(\d+) kB", state, re.MULTILINE) for state in states]
+    held = [int(one[1]) * 1024 for one in found if one is not None]
+    if len(held) < len(states):
         raise CostError("the kernel does not say what is resident")
-    return int(found[1]) * 1024 - int(setup["buffer_bytes"])
+    return sum(held) - int(setup["buffer_bytes"])
 
 
 def c_library(agent: Path) -> str:
