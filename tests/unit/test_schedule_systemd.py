@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -97,3 +98,57 @@ def test_a_file_of_secrets_that_is_not_there_or_that_others_may_read_is_refused(
     assert installing.install(system=False, print_only=False, store=store, environment_file=str(secrets)) == 0
     unit = (tmp_path / "config" / "systemd" / "user" / f"{systemd.NAME}.service").read_text()
     assert f"EnvironmentFile={secrets}\n" in unit
+
+
+def test_a_unit_finds_a_store_that_was_named_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is started in another directory, where the same address would be another store."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, ["schedule", "install", "--systemd", "--print", "--store", "sqlite:///a.sqlite"])
+    assert done.exit_code == 0, done.output
+    assert f"--store sqlite:///{tmp_path / 'a.sqlite'}\n" in done.stdout
+
+
+def test_a_systemctl_that_fails_or_hangs_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(installing, "RUNNING", tmp_path)
+    monkeypatch.setattr(installing, "SYSTEMCTL_TIMEOUT_S", 0.5)
+    control = tmp_path / "systemctl"
+    monkeypatch.setattr("shutil.which", lambda _: str(control))
+    for does, says in (
+        ("exit 3", "daemon-reload failed: exit code 3"),
+        ("exec sleep 60", r"did not end within 0\.5 s"),
+    ):
+        control.write_text(f"#!/bin/sh\n{does}\n")
+        control.chmod(0o755)
+        with pytest.raises(UsageError, match=says):
+            installing.install(
+                system=False, print_only=False, store=f"sqlite:///{tmp_path / 's.sqlite'}", environment_file=""
+            )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("list", "--check"), ("next", "n"), ("history", "n"), ("report", "n"), ("pause", "n"), ("resume", "n"), ("remove", "n"),
+        ("run-now", "n"),
+    ],
+)  # fmt: skip
+def test_who_only_reads_makes_no_store(words: tuple[str, ...], tmp_path: Path) -> None:
+    """A mistyped one would say that all is well."""
+    store = tmp_path / "mistyped.sqlite"
+    with pytest.raises(UsageError, match="there is no store at"):
+        CliRunner().invoke(cli.app, ["schedule", *words, "--store", f"sqlite:///{store}"], catch_exceptions=False)
+    assert not store.exists()
+
+
+def test_a_file_with_an_address_is_found_by_a_daemon_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "i.yaml").write_text("guests: [{name: vm1, targets: {d: /d}}]\nworkloads: [quick]\n")
+    (tmp_path / "ping").write_text("http://127.0.0.1:1/\n")
+    store = ["--store", f"sqlite:///{tmp_path / 's.sqlite'}"]
+    words = ["schedule", "add", "n", "i.yaml", "--cron", "30 2 * * *", "--ping", "file:ping", *store]
+    assert CliRunner().invoke(cli.app, words, catch_exceptions=False).exit_code == 0
+    listed = CliRunner().invoke(cli.app, ["schedule", "list", "--json", *store], catch_exceptions=False).stdout
+    assert json.loads(listed)[0]["settings"]["ping"] == f"file:{tmp_path / 'ping'}"

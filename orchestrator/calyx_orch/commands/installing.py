@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from calyx_orch.commands.schedule import say, schedules_of
@@ -15,6 +16,8 @@ from calyx_orch.report import screen
 from calyx_orch.schedule import rows, systemd
 from calyx_orch.store import database
 
+SQLITE = "sqlite:///"
+SYSTEMCTL_TIMEOUT_S = 60.0
 RUNNING = Path("/run/systemd/system")  # is there while systemd is at work
 
 
@@ -45,15 +48,21 @@ def install(*, system: bool, print_only: bool, store: str | None, environment_fi
         raise UsageError(f"cannot write the units to {folder}: {error.strerror}") from error
     scope = [] if system else ["--user"]
     for words in (["daemon-reload"], ["enable", "--now", f"{systemd.NAME}.service", f"{systemd.NAME}.timer"]):
-        done = subprocess.run([control, *scope, *words], capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            raise UsageError(
-                f"the units lie in {folder}, but systemctl {' '.join(words)} failed: {done.stderr.strip()}"
-            )
+        if why := _trouble([control, *scope, *words]):
+            raise UsageError(f"the units lie in {folder}, but systemctl {' '.join(words)} failed: {why}")
     say(f"written to {folder} and started: {', '.join(files)}")
     if not system:
         say("without a login it runs only where lingering is on: `loginctl enable-linger`")
     return EXIT_FINE
+
+
+def _trouble(command: Sequence[str]) -> str:
+    """Run a command of systemd. Returns why it failed, "" when it did not."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SYSTEMCTL_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"it did not end within {SYSTEMCTL_TIMEOUT_S:g} s"
+    return (done.stderr.strip() or f"exit code {done.returncode}") if done.returncode else ""
 
 
 def _guard(environment_file: Path) -> None:
@@ -70,23 +79,27 @@ def _guard(environment_file: Path) -> None:
 
 def _units(*, system: bool, store: str | None, environment_file: str) -> systemd.Units:
     """What the daemon's units say here: it may write to the store, the run folders of the schedules, and the caches."""
-    command = _command(store, environment_file)
-    with schedules_of(store) as schedules:
+    url = _from_anywhere(store or database.default_url())
+    command = _command(url, is_named=store is not None or not environment_file)
+    with schedules_of(store, create=True) as schedules:
         runs = [rows.schedule_of(row).settings.runs for row in schedules.all()]
-    url = store or database.default_url()
-    writes = [str(Path(url.removeprefix("sqlite:///")).absolute().parent)] if url.startswith("sqlite:///") else []
+    writes = [str(Path(url.removeprefix(SQLITE)).parent)] if url.startswith(SQLITE) else []
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
     writes = list(dict.fromkeys([*writes, *runs, str(cache)]))
     return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
 
 
-def _command(store: str | None, environment_file: str) -> list[str]:
-    """The daemon's argv; the store is on it unless the environment file names it. Raises UsageError for one with a password."""
-    url = store or database.default_url()
+def _from_anywhere(url: str) -> str:
+    """The address of a store that means the same from every directory: a unit is not started in this one."""
+    return f"{SQLITE}{Path(url.removeprefix(SQLITE)).absolute()}" if url.startswith(SQLITE) else url
+
+
+def _command(url: str, *, is_named: bool) -> list[str]:
+    """The daemon's argv, with the store where it `is_named` on it. Raises UsageError for one with a password."""
     command = [str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "calyx-orch" else sys.executable]
     command += [] if command[0].endswith("calyx-orch") else ["-m", "calyx_orch.cli"]
     command += ["schedule", "daemon"]
-    if store is not None or not environment_file:
+    if is_named:
         if database.shown(url) != url:
             raise UsageError(
                 "the store's address holds a password, which no unit may hold: put CALYX_ORCH_STORE=... into a file of mode 0600 "

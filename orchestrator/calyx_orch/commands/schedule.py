@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,10 @@ NAME_MAX = 60
 
 
 @contextmanager
-def schedules_of(store: str | None) -> Iterator[Schedules]:
-    """The schedules in the store, for as long as they are needed."""
-    opened = database.open_store(store)
-    try:
+def schedules_of(store: str | None, *, create: bool = False) -> Iterator[Schedules]:
+    """The schedules in the store, for as long as they are needed. Who only reads does not `create` it: it may be mistyped."""
+    with closing(database.open_store(store, create=create)) as opened:
         yield Schedules(opened)
-    finally:
-        opened.close()
 
 
 def add(name: str, settings: Settings, *, store: str | None) -> int:
@@ -61,12 +58,13 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
     if settings.inventory == "-":
         raise UsageError("a schedule reads its inventory anew each time: name a file or a program")
     settings = replace(
-        settings, inventory=str(Path(settings.inventory).absolute()), runs=str(Path(settings.runs).absolute())
-    )
+        settings, inventory=str(Path(settings.inventory).absolute()), runs=str(Path(settings.runs).absolute()),
+        notify=_from_anywhere(settings.notify), ping=_from_anywhere(settings.ping),
+    )  # fmt: skip
     copied = copying.copy(settings.inventory)
     now_s = time.time()
     lines = firing.yearly(copied.inventory, when.in_a_year(now_s), allow_growth=settings.allow_growth)
-    with schedules_of(store) as schedules:
+    with schedules_of(store, create=True) as schedules:
         schedules.keep_inventory(copied.text)
         schedules.add(name, rows.settings_row(settings), now_s)
     next_s = when.next(now_s) or 0
@@ -75,6 +73,12 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
         say(line)
     say("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
     return EXIT_FINE
+
+
+def _from_anywhere(reference: str) -> str:
+    """`file:PATH` with its whole path: the daemon is started elsewhere."""
+    kind, _, name = reference.partition(":")
+    return f"file:{Path(name).expanduser().absolute()}" if kind == "file" and name else reference
 
 
 def list_all(*, store: str | None, as_json: bool, check: bool) -> int:
@@ -159,14 +163,11 @@ def report(name: str, *, out: Path | None, dashboard: Path | None, store: str | 
     """Draw the page of a schedule."""
     from calyx_orch.schedule import nightly
 
-    opened = database.open_store(store)
-    try:
+    with closing(database.open_store(store, create=False)) as opened:
         schedule = rows.schedule_of(Schedules(opened).one(name))
         path = out or Path(schedule.settings.runs) / f"{name}.html"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         nightly.draw(opened, schedule, out=path, dashboard=dashboard)
-    finally:
-        opened.close()
     say(f"report: {path}")
     return EXIT_FINE
 
@@ -209,7 +210,7 @@ def run_now(name: str, *, store: str | None) -> int:
 
 def daemon(*, store: str | None, once: bool) -> int:
     """Be the daemon, until SIGTERM or SIGINT; with `once`: do what is due now, and end."""
-    with schedules_of(store) as schedules:
+    with schedules_of(store, create=True) as schedules:
         return asyncio.run(_daemon_of(_daemon(schedules, store), once=once))
 
 
