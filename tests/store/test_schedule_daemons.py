@@ -409,9 +409,12 @@ async def test_of_those_that_wait_the_first_that_was_due_starts_first_and_one_th
     store = world.daemon.store
     world.daemon.tick_s = 60.0
     world.takes.clear()
-    for at, name in enumerate(("c", "b", "a", "held")):
-        store.add(name, settings(f"{at} 12 * * *", "UTC", overlap="queue"), world.now_s)
+    store.add("c", settings("0 12 * * *", "UTC"), world.now_s)
     await world.until(NOON_S + 240.0)
+    for name, after_s in (("a", 120), ("b", 60), ("held", 180)):  # as they come where one of them is caught up
+        store.add(name, settings("0 0 1 1 *", "UTC", overlap="queue"), world.now_s)
+        with store.deciding() as deciding:
+            deciding.put(name, int(NOON_S) + after_s, state="queued", places=["vm_host:hv1"], started_s=world.now_s)
     store.pause("held", paused=True, now_s=world.now_s)
     world.takes.set()
     for _ in range(4):
