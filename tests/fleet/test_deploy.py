@@ -17,9 +17,8 @@ import pytest
 
 from calyx_agent import executables as shipped
 from calyx_agent.executables import Executable
-from calyx_orch import deploy as deploying
 from calyx_orch.commands.loopback import LoopbackFleet, LoopbackGuest
-from calyx_orch.deploy import Agent, deploy
+from calyx_orch.deploy import Agent, deploy, probe, starting
 from calyx_orch.errors import AgentError, CalyxError, ReachError
 from calyx_orch.model import Guest, Target
 from calyx_orch.transport import Pool, connect
@@ -184,7 +183,7 @@ async def test_what_another_user_put_there_is_not_started(
     agents = script_agent(tmp_path)
     open_to_all = tmp_path / "open"
     open_to_all.mkdir(mode=0o777)
-    planted = open_to_all / deploying.agent_name(agents["x86_64"])
+    planted = open_to_all / probe.agent_name(agents["x86_64"])
     planted.write_bytes(agents["x86_64"].read())
     planted.chmod(0o755)
     os.chown(planted, 65534, 65534)
@@ -290,7 +289,7 @@ async def test_a_program_that_is_no_agent_is_told(
 async def test_an_agent_that_never_greets_is_given_up(
     fleet: LoopbackFleet, guest: LoopbackGuest, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deploying, "HELLO_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(starting, "HELLO_TIMEOUT_S", 0.3)
     assert await refused(guest_of(fleet, guest), pool, script_agent(tmp_path, "cat >/dev/null\n")) == (
         "the agent did not greet within 0.3 s"
     )
@@ -363,7 +362,7 @@ async def test_no_place_at_all_lists_every_place(
     """All candidates noexec: one line that names each with its reason (case A-068)."""
     shared = mounts.over(tmp_path / "shared", "noexec")
     mounts.over(guest.home, "noexec")
-    monkeypatch.setattr(deploying, "SHARED_PLACES", (str(shared), "/nowhere"))
+    monkeypatch.setattr(probe, "SHARED_PLACES", (str(shared), "/nowhere"))
     mounts.over(guest.data, "ro")
     sentence = await refused(guest_of(fleet, guest), pool, script_agent(tmp_path))
     assert sentence.startswith("no directory takes the agent: ")
@@ -384,7 +383,7 @@ async def test_a_full_disk_is_told_with_place_and_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """64 KiB everywhere and an agent of 200 KB: refused by the room there is, nothing is left (case A-070)."""
-    monkeypatch.setattr(deploying, "SHARED_PLACES", ())
+    monkeypatch.setattr(probe, "SHARED_PLACES", ())
     mounts.over(guest.home, "size=64k")
     mounts.over(guest.data, "size=64k")
     sentence = await refused(guest_of(fleet, guest), pool, script_agent(tmp_path, GREETING + "#" * 200_000))

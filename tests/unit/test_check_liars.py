@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from calyx_orch import deploy
+from calyx_orch.deploy import starting
 from calyx_orch.report import cleaning, readiness
 from calyx_orch.runner import check, clean
 from calyx_orch.transport import Pool
@@ -41,7 +41,7 @@ CLEANED: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest whose greeting or answer cannot be found is not waited for."""
-    monkeypatch.setattr(deploy, "HELLO_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(starting, "HELLO_TIMEOUT_S", 3.0)
 
 
 def sampled(said: dict[str, dict[str, Any]], most: int) -> list[Lie]:

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from calyx_orch import deploy, runner
+from calyx_orch import runner
 from calyx_orch.analysis import summary as analysis
 from calyx_orch.analysis import verdict
 from calyx_orch.commands.run import exit_code
+from calyx_orch.deploy import starting
 from calyx_orch.model import RunRecord
 from calyx_orch.report import run_page, terminal
 from calyx_orch.report.live import PlainLive
@@ -33,7 +34,7 @@ SHARDS = 32  # some 400 liars in one run
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guest whose greeting cannot be found is not waited for."""
-    monkeypatch.setattr(deploy, "HELLO_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(starting, "HELLO_TIMEOUT_S", 3.0)
 
 
 def played(scripts: dict[str, Script], tmp_path: Path) -> tuple[RunRecord, str]:

@@ -2,7 +2,7 @@
 
     connect > agent > facts > fio > trial > clock > other load
 
-The agent is borrowed (deploy.py). The trial opens every job of the plan as a rehearsal does, but on one small file in the agent's
+The agent is borrowed (deploy/). The trial opens every job of the plan as a rehearsal does, but on one small file in the agent's
 own work directory instead of the target; both are gone with the agent.
 """
 

@@ -1,6 +1,6 @@
 """Executables of other versions of the agent on a guest: found by their content, removed when nobody runs them.
 
-The name of an agent holds the first digits of its digest (deploy.py). That is its record: what does not have the digest that its
+The name of an agent holds the first digits of its digest (deploy/probe.py). That is its record: what does not have the digest that its
 name says was not put there by us, or not whole, and stays.
 """
 
@@ -17,7 +17,7 @@ from calyx_orch.transport import Completed, Transport
 
 WITHIN_S = 60.0
 
-# Arguments: marker, `remove` or `list`, names to keep (` a b `), then candidate directories as in deploy.py. Nothing is made.
+# Arguments: marker, `remove` or `list`, names to keep (` a b `), then candidate directories as in deploy/probe.py. Nothing is made.
 _SCRIPT = """\
 LC_ALL=C; PATH=${PATH:+$PATH:}/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin; export LC_ALL PATH
 m=$1; do=$2; keep=$3; shift 3
