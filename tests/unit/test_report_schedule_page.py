@@ -103,6 +103,8 @@ def test_a_schedule_that_was_never_due_has_a_page(tmp_path: Path) -> None:
     )
     text = path.read_text(encoding="utf-8")
     assert "none yet" in text
+    assert "No night was measured yet." in text.split("<main>")[0]
+    assert "No incident is open" not in text
     assert "the schedule was not due yet" in text
     assert "no night has a p99 yet" in text
 

@@ -69,7 +69,7 @@ def write(
 
 def _verdict(found: History, due: tuple[Due, ...], last: LastNight | None) -> str:
     """That of the last night that was measured; where one came after it, what became of that before."""
-    said = (last.verdict if last else "") or history.sentence(found)
+    said = (last.verdict if last else "") or (history.sentence(found) if found.tracks else "No night was measured yet.")
     over = [one for one in due if one.state not in ("running", "queued")]
     if not over or (last is not None and over[-1].at == last.at and over[-1].state == "finished"):
         return said
