@@ -290,7 +290,7 @@ def _equal_load(throughput: Effect, workload: Workload, side: Side, reference: S
 def _load_note(workload: Workload) -> str:
     if workload.is_open_loop:
         return f"one side did not keep up with the rate of {workload.name}"
-    return "the load of a closed loop follows from its latency; set `rate_iops` and `arrival: poisson` for a verdict"
+    return "the load of a closed loop follows from its latency; for a verdict measure at load points (`rate: [50%]`), or set `rate_iops`"
 
 
 def _judged(rows: Sequence[ComparisonRow]) -> Iterable[ComparisonRow]:
