@@ -315,6 +315,17 @@ def test_some_pages_of_memory_are_no_difference_and_a_gigabyte_is(record: RunRec
     assert found.sentence == "memory: hv1 8 GiB, hv2 8 GiB / 9 GiB"
 
 
+def test_disks_of_other_sector_sizes_are_told(record: RunRecord) -> None:
+    """A-039: a fleet of 512 and 4096 byte blocks."""
+    facts = {
+        guest.name: record.facts[guest.name]
+        | {"paths": [{"path": "/data", "logical_block_size": 4096 if guest.vm_host == "hv2" else 512}]}
+        for guest in record.plan.inventory.guests
+    }
+    (found,) = differences(sides.by_fact(replace(record, facts=facts), "vm_host"), "vm_host")
+    assert found.sentence == "logical block size: hv1 512, hv2 4096"
+
+
 def test_a_fact_that_all_share_names_others_to_compare_by(record: RunRecord) -> None:
     with pytest.raises(
         UsageError, match=r"all guests are on kernel '6\.1\.0-31-amd64'; two sides are needed.*such as arch, "

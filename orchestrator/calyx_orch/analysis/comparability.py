@@ -35,6 +35,7 @@ PATH_FACTS = {
     "scheduler": "I/O scheduler",
     "write_cache": "write cache",
     "queue_depth": "queue depth",
+    "logical_block_size": "logical block size",
     "rotational": "rotational",
 }
 NOT_THE_IO = frozenset(
