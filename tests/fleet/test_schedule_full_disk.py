@@ -52,6 +52,7 @@ def test_run_folders_that_fill_their_disk_fail_the_night_by_name_and_the_next_on
         assert archive.read(Path(history[0]["folder"])).status == "finished"
 
 
+@pytest.mark.slow
 def test_a_night_whose_report_does_not_fit_is_judged_all_the_same_and_that_is_told(
     tmp_path: Path, web: WebServer, calyx: Calyx
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_night_whose_report_does_not_fit_is_judged_all_the_same_and_that_is_to
         assert left == []
 
 
+@pytest.mark.slow
 def test_a_night_that_ends_while_the_disk_of_the_store_is_full_has_its_record_once_there_is_room(
     tmp_path: Path, web: WebServer, calyx: Calyx
 ) -> None:

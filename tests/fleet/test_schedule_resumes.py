@@ -38,7 +38,7 @@ def done(folder: Path) -> int:
 
 
 @pytest.mark.timeout(250)
-@pytest.mark.parametrize("policy", ["resume", "retry"])
+@pytest.mark.parametrize("policy", ["resume", pytest.param("retry", marks=pytest.mark.slow)])
 async def test_a_night_whose_daemon_is_killed_is_gone_on_with_by_the_next_one(
     policy: str, tmp_path: Path, web: WebServer, calyx: Calyx
 ) -> None:
