@@ -38,6 +38,8 @@ struct outbox {
 	int wake_fd; /* an eventfd: there is something for the main thread */
 };
 
+struct owner;
+
 struct agent {
 	char path[PATH_MAX], sha256[SHA256_HEX_SIZE];
 	struct record *record;
@@ -104,6 +106,13 @@ uint64_t command_withdraw(struct command *command);
 uint64_t command_start_ns(struct command *command);
 /* Refuses: the closing message of a command that could not be done. */
 void command_refuse(struct command *command, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* prepare.c: the words that a layout of files and one of a device share. 0, or -EINVAL with a sentence in why. */
+struct layout_words {
+	uint64_t size, files, seed, max_bytes_per_s;
+	bool verify; /* blocks that verify=crc32c can check */
+};
+int prepare_parse(const struct line *line, struct layout_words *words, struct owner *owner, char *why);
 
 /* The commands, one a file. */
 void work_facts(struct command *command);   /* facts.c */

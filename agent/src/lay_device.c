@@ -28,25 +28,21 @@ struct device_job {
 static int parse(struct device_job *job, char *why)
 {
 	const struct line *line = &job->command->line;
-	const char *verify = line_get(line, "verify");
+	struct layout_words words;
 	uint64_t destructive;
 
-	if (line_check(line, KEYS, why) || line_number(line, "size", 0, INT64_MAX, &job->size, why) ||
-	    line_number(line, "files", 1, CALYX_JOBS_MAX, &job->files, why) ||
-	    line_number(line, "seed", 1, UINT64_MAX, &job->seed, why) ||
-	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &job->max_bytes_per_s, why) ||
-	    line_number(line, "destructive", 0, 1, &destructive, why) ||
-	    owner_parse(line, "run", job->owner.run, why) || owner_parse(line, "by", job->owner.by, why))
+	if (line_check(line, KEYS, why) || prepare_parse(line, &words, &job->owner, why) ||
+	    line_number(line, "destructive", 0, 1, &destructive, why))
 		return -EINVAL;
 	if (!destructive) {
 		calyx_format(why, WHY_MAX, "a raw device is overwritten: that is done only with destructive=1");
 		return -EPERM;
 	}
-	if (verify && strcmp(verify, "crc32c") != 0 && strcmp(verify, "none") != 0) {
-		calyx_format(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
-		return -EINVAL;
-	}
-	job->verify = verify && !strcmp(verify, "crc32c");
+	job->size = words.size;
+	job->files = words.files;
+	job->seed = words.seed;
+	job->max_bytes_per_s = words.max_bytes_per_s;
+	job->verify = words.verify;
 	if (!job->size || !job->files) {
 		calyx_format(why, WHY_MAX, "'prepare' of a device needs size= and files=, both above 0");
 		return -EINVAL;

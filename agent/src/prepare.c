@@ -48,25 +48,38 @@ static size_t escaped_size(const char *text)
 	return size;
 }
 
-static int parse(struct layout_job *job, char *why)
+int prepare_parse(const struct line *line, struct layout_words *words, struct owner *owner, char *why)
 {
-	const struct line *line = &job->command->line;
 	const char *verify = line_get(line, "verify");
 
-	if (line_check(line, KEYS, why) || line_number(line, "size", 0, INT64_MAX, &job->size, why) ||
-	    line_number(line, "files", 1, CALYX_JOBS_MAX, &job->files, why) ||
-	    line_number(line, "seed", 1, UINT64_MAX, &job->seed, why) ||
-	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &job->max_bytes_per_s, why) ||
-	    line_number(line, "reserve", 0, INT64_MAX, &job->reserve, why))
+	if (line_number(line, "size", 0, INT64_MAX, &words->size, why) ||
+	    line_number(line, "files", 1, CALYX_JOBS_MAX, &words->files, why) ||
+	    line_number(line, "seed", 1, UINT64_MAX, &words->seed, why) ||
+	    line_number(line, "max_bytes_per_s", 0, UINT64_MAX, &words->max_bytes_per_s, why) ||
+	    owner_parse(line, "run", owner->run, why) || owner_parse(line, "by", owner->by, why) ||
+	    owner_parse(line, "keep", owner->keep, why))
 		return -EINVAL;
-	if (verify && strcmp(verify, "crc32c") != 0 && strcmp(verify, "none") != 0) {
+	words->verify = verify && !strcmp(verify, "crc32c");
+	if (verify && !words->verify && strcmp(verify, "none") != 0) {
 		calyx_format(why, WHY_MAX, "verify=%.60s is unknown: crc32c is what there is", verify);
 		return -EINVAL;
 	}
-	job->verify = verify && !strcmp(verify, "crc32c");
-	if (owner_parse(line, "run", job->owner.run, why) || owner_parse(line, "by", job->owner.by, why) ||
-	    owner_parse(line, "keep", job->owner.keep, why))
+	return 0;
+}
+
+static int parse(struct layout_job *job, char *why)
+{
+	const struct line *line = &job->command->line;
+	struct layout_words words;
+
+	if (line_check(line, KEYS, why) || prepare_parse(line, &words, &job->owner, why) ||
+	    line_number(line, "reserve", 0, INT64_MAX, &job->reserve, why))
 		return -EINVAL;
+	job->size = words.size;
+	job->files = words.files;
+	job->seed = words.seed;
+	job->max_bytes_per_s = words.max_bytes_per_s;
+	job->verify = words.verify;
 	job->parent = line_get(line, "path");
 	if (!job->parent || job->parent[0] != '/' || !job->size || !job->files) {
 		calyx_format(why, WHY_MAX, "'prepare' needs path= (absolute), size= and files=, both above 0");
