@@ -30,6 +30,7 @@ from typing import Any
 from side_by_side import cells as of
 from side_by_side import counted, pairs, present, profile, progress, record
 from side_by_side.cells import Cell, Samples
+from side_by_side.ending import ends_as_interrupted
 from side_by_side.goals import Figure, Verdict, at_least, at_most, judge
 from side_by_side.guest import CALYX, FIO, BenchGuest, Side, open_guest
 from side_by_side.loops import NoLoopError, mounted
@@ -323,4 +324,5 @@ def _facts(guest: BenchGuest, targets: dict[str, Path]) -> list[str]:
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

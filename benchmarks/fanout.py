@@ -28,14 +28,15 @@ import orchestration
 from at_scale import estimates, peers, servers
 from at_scale.peers import PeerError, Took
 from side_by_side import pairs, present, progress
+from side_by_side.ending import ends_as_interrupted
 from side_by_side.goals import Figure, at_most
 
 from calyx_orch.errors import CalyxError
 
 ROUNDS, ROUNDS_QUICK = 5, 2
 GUESTS, GUESTS_QUICK = 300, 24
-HELD, HELD_QUICK = 1000, 60
-SIZES, SIZES_QUICK = (10, 30, 100, 300, 1000), (10, 24, 60)
+HELD, HELD_QUICK = 1000, 40
+SIZES, SIZES_QUICK = (10, 30, 100, 300, 1000), (10, 40)
 TRIES_OF_A_SIZE = 3
 CONTROLLER_WITHIN_S = 900.0
 QUICK_PEERS_WITHIN_S = 30.0  # from the start: later none is installed, so that a minute is kept
@@ -319,4 +320,5 @@ def growth_figures(held: Mapping[int, list[Mapping[str, Any]]]) -> list[Figure]:
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

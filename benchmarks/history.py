@@ -30,6 +30,7 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from side_by_side import present
+from side_by_side.ending import ends_as_interrupted
 from side_by_side.goals import Figure, at_most
 from side_by_side.pairs import Estimate, exact
 
@@ -298,4 +299,5 @@ def spread(times: Sequence[float]) -> Estimate:
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

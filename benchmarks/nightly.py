@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from side_by_side import present
+from side_by_side.ending import ends_as_interrupted
 from side_by_side.goals import Figure, at_least
 from verdicts import Noise, share
 
@@ -250,4 +251,5 @@ def _web_server() -> Iterator[tuple[str, list[bytes]]]:
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

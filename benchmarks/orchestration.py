@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from side_by_side.ending import ends_as_interrupted
+
 from calyx_orch.commands.loopback import LoopbackFleet, inventory_yaml
 from calyx_orch.plan.cost import REST_S
 from calyx_orch.store import archive
@@ -114,4 +116,5 @@ def show(found: Sequence[Spent]) -> int:
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

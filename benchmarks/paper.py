@@ -26,6 +26,7 @@ from typing import Any
 from side_by_side import cells as of
 from side_by_side import pairs, present, progress, record
 from side_by_side.cells import Cell, Samples
+from side_by_side.ending import ends_as_interrupted
 from side_by_side.goals import Figure, at_least, at_most
 from side_by_side.guest import BenchGuest, Side, open_guest
 from side_by_side.loops import NoLoopError, mounted
@@ -325,4 +326,5 @@ def _busy(samples: Samples, cell: str, side: str) -> float | None:
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

@@ -26,6 +26,7 @@ import fanout
 from at_scale import clocks, estimates, servers
 from at_scale.clocks import Judged, Truth
 from side_by_side import pairs, present, progress
+from side_by_side.ending import ends_as_interrupted
 from side_by_side.goals import Figure, at_least, at_most
 
 from calyx_orch.analysis.window import common_window
@@ -243,4 +244,5 @@ def skew_figures(name: str, played: Sequence[Played], goal_ms: float) -> list[Fi
 
 
 if __name__ == "__main__":
+    ends_as_interrupted()
     sys.exit(main())

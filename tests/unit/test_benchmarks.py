@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import random
+import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -479,3 +481,30 @@ def test_the_document_is_json_with_verdicts() -> None:
 def test_cells_are_chosen_by_a_part_of_their_name(wanted: str, chosen: bool) -> None:
     """`--cells` takes parts of names, separated by commas; nothing means all."""
     assert present.is_chosen("randread-4k-q8", wanted) is chosen
+
+
+ENDED = """\
+import asyncio, signal, sys, tempfile
+from side_by_side.ending import ends_as_interrupted
+
+async def work():
+    with tempfile.TemporaryDirectory(dir=sys.argv[1]):
+        print("begun", flush=True)
+        await asyncio.sleep(30)
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell has it for what runs behind
+ends_as_interrupted()
+asyncio.run(work())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_benchmark_that_is_told_to_end_leaves_no_files(number: signal.Signals, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", ENDED, str(tmp_path)]
+    with subprocess.Popen(words, cwd=BENCHMARKS, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        assert list(tmp_path.iterdir())
+        process.send_signal(number)
+        assert process.wait(10) != 0
+    assert not list(tmp_path.iterdir())
