@@ -21,6 +21,7 @@ from calyx_orch.errors import AgentError, CalyxError, FolderError
 from calyx_orch.model import Answers, Measurement, Pin, Plan, Round, Workload
 from calyx_orch.plan import choice, trials
 from calyx_orch.runner.fleet import raise_first
+from calyx_orch.runner.rounds import data_seed
 from calyx_orch.runner.session import Session
 
 TRIAL_S = 1.0
@@ -270,9 +271,14 @@ async def measure_alone(session: Session, round_: Round) -> Measurement:
 async def _alone(session: Session, round_: Round) -> Measurement:
     workload: Workload = round_.workload
     command = engines.command(
-        round_, paths=session.files[round_.target][: workload.numjobs], data_seed=round_.seed + 1, taken={}, facts=session.facts,
-        hello=session.agent.hello, fio_path=None,
-    )  # fmt: skip
+        round_,
+        paths=session.files[round_.target][: workload.numjobs],
+        data_seed=data_seed(round_.seed, session.guest.name, "trial"),
+        taken={},
+        facts=session.facts,
+        hello=session.agent.hello,
+        fio_path=None,
+    )
     await session.ask(command.verb, command.pairs, answer="ready", timeout_s=READY_WITHIN_S)
     bound = clock.estimate(await session.probe_clock(5))
     start_ns = time.monotonic_ns() + LEAD_NS + 4 * bound.bound_ns
