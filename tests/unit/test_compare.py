@@ -162,6 +162,16 @@ def test_runs_that_were_offered_different_rates_are_at_different_load(record: Ru
     assert not any(one.forbids for one in told)
 
 
+def test_latencies_of_nearly_the_same_rate_get_a_verdict_and_what_the_rate_decides_gets_none(record: RunRecord) -> None:
+    """Two nights find the capacity anew, so their shares of it are hardly ever the same to the last I/O."""
+    nights = [sides.of_run("before", at_rate(record, 1000)), sides.of_run("after", at_rate(record, 960))]
+    found = compare.compare(nights)
+    assert row(found, "P99", engine="calyx").verdict == "no difference found"
+    assert row(found, "throughput", engine="calyx").verdict == "at different load"
+    nights[1] = sides.of_run("after", at_rate(record, 940))
+    assert row(compare.compare(nights), "P99", engine="calyx").verdict == "at different load"
+
+
 def test_runs_that_were_offered_the_same_rate_are_at_equal_load(record: RunRecord) -> None:
     nights = [sides.of_run("before", at_rate(record, 1000)), sides.of_run("after", at_rate(record, 1000))]
     found = compare.compare(nights)

@@ -1,9 +1,10 @@
 """A against B: for each workload and metric the ratio, its interval, a test and a verdict; and when no verdict can be given, why.
 
 Every side is compared with the reference (the first). All p-values of a comparison are corrected together (Holm). Where sides were
-planned with different rates, no figure gets a verdict: the row says `at different load`. A latency verdict needs that load done as well:
-of a closed loop, whose load follows from its latency, only where both sides did the same throughput on the same guests. Latencies of an
-open loop count from when I/Os were due, where both sides know it. One run compares the placements it measured, and nothing beyond them.
+planned with different rates, no figure gets a verdict: the row says `at different load` (where the rates are nearly one, latencies have
+theirs). A latency verdict needs that load done as well: of a closed loop, whose load follows from its latency, only where both sides did
+the same throughput on the same guests. Latencies of an open loop count from when I/Os were due, where both sides know it. One run
+compares the placements it measured, and nothing beyond them.
 """
 
 from __future__ import annotations
@@ -211,7 +212,7 @@ def _rows(
     shared = [(unit, others[unit.turn]) for unit in mine if unit.turn in others] if is_paired else []
     definition = _workload(side, workload)
     throughput: Effect | None = None
-    other_load = _other_load(side, mine, reference, theirs, key)
+    other_load, nearly = _other_load(side, mine, reference, theirs, key)
     doubts = doubt_names(found for unit in (*theirs, *mine) for found in unit.figures)
     is_due = definition.is_open_loop and know_when_due(found for unit in (*mine, *theirs) for found in unit.figures)
     for metric in (replace(one, figure=one.due) if is_due and one.due else one for one in METRICS):
@@ -225,7 +226,7 @@ def _rows(
         if effect.ratio is None and not any(value is not None for one in values for value in one):
             continue  # such as a P99.9 of too few I/Os: nothing to show on either side
         verdict, note = _verdict(metric, effect, throughput, definition, side, reference)
-        if effect.p is not None and other_load:
+        if effect.p is not None and other_load and not (nearly and metric.is_latency):
             verdict, note = OTHER_LOAD, other_load
         yield ComparisonRow(
             side=side.name,
@@ -245,18 +246,34 @@ def _rows(
         )
 
 
-def _other_load(side: Side, mine: Sequence[Unit], reference: Side, theirs: Sequence[Unit], key: Key) -> str:
-    """Why no figure of these sides can be compared: they were offered different rates, or shared what they share with others."""
+def _other_load(
+    side: Side, mine: Sequence[Unit], reference: Side, theirs: Sequence[Unit], key: Key
+) -> tuple[str, bool]:
+    """Why no figure of these sides can be compared: they were offered different rates, or shared what they share with others.
+
+    With it, whether that is nearly one load, as of two nights that each found the capacity anew: what a rate decides by itself has no
+    verdict then, and latencies have.
+    """
     ours, its = (frozenset[Offered]().union(*(unit.offered for unit in units)) for units in (mine, theirs))
+    told, nearly = "", True
     if len(ours | its) > 1:
         said = [" or ".join(sorted(map(str, offered))) for offered in (ours, its)]
-        return f"each job was offered {said[0]}, in {reference.name} {said[1]}"
-    if side.record is reference.record:
-        return ""
+        told, nearly = f"each job was offered {said[0]}, in {reference.name} {said[1]}", _is_one_load(ours | its)
+    if side.record is reference.record or not nearly:
+        return told, nearly
     crowds = _crowd(side, key, mine), _crowd(reference, key, theirs)
     if crowds[0] == crowds[1]:
-        return ""
-    return f"{crowds[0]} guests ran at once on what these share, in {reference.name} {crowds[1]}"
+        return told, nearly
+    return f"{crowds[0]} guests ran at once on what these share, in {reference.name} {crowds[1]}", False
+
+
+def _is_one_load(offered: Iterable[Offered]) -> bool:
+    """Whether rates lie within EQUAL_LOAD of each other; a bound on some sides only is another load."""
+    for rates in zip(*offered, strict=True):
+        known = [rate for rate in rates if rate is not None]
+        if known and (len(known) < len(rates) or max(known) > min(known) * (1 + EQUAL_LOAD)):
+            return False
+    return True
 
 
 def _crowd(side: Side, key: Key, units: Sequence[Unit]) -> int:
