@@ -18,6 +18,14 @@ def call(*argv: str | Path) -> str:
     return subprocess.run([str(one) for one in argv], check=True, capture_output=True, text=True).stdout.strip()
 
 
+def make_still_ext4(device: Path) -> None:
+    """An ext4 that writes nothing by itself while it is mounted: neither tables that were left for later, nor a journal.
+
+    What is compared byte by byte would else change below an agent that did nothing.
+    """
+    call("mkfs.ext4", "-q", "-O", "^has_journal", "-E", "lazy_itable_init=0", device)
+
+
 class Loops:
     """Loop devices over files of this test."""
 

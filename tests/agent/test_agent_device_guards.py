@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from agent_process import AgentProcess
-from loop_devices import BYTES, MIB, Loops, assert_refused, call, facts, prepare
+from loop_devices import BYTES, MIB, Loops, assert_refused, call, facts, make_still_ext4, prepare
 
 pytestmark = [
     pytest.mark.root,
@@ -37,7 +37,7 @@ def test_a_loop_device_over_a_mounted_disk(agent: AgentProcess, loops: Loops, tm
     """It begins where the file system has its data: no signature, no holder, and the kernel lets it be opened."""
     disk, point = loops.make(), tmp_path / "mnt"
     point.mkdir()
-    call("mkfs.ext4", "-q", disk)
+    make_still_ext4(disk)
     call("mount", disk, point)
     try:
         with loop_over(disk, "-o", str(32 * MIB)) as over:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from agent_process import AgentProcess, files_below, is_gone
-from loop_devices import BYTES, MIB, Loops, assert_refused, call, facts, prepare
+from loop_devices import BYTES, MIB, Loops, assert_refused, call, facts, make_still_ext4, prepare
 
 from calyx_agent import protocol
 
@@ -75,7 +75,7 @@ def test_a_regular_file_is_no_device(agent: AgentProcess, tmp_path: Path) -> Non
 def test_mounted(agent: AgentProcess, loops: Loops, tmp_path: Path) -> None:
     device, point = loops.make(), tmp_path / "mnt"
     point.mkdir()
-    call("mkfs.ext4", "-q", device)
+    make_still_ext4(device)
     call("mount", device, point)
     try:
         (point / "thesis.tex").write_text("years of work")
@@ -89,7 +89,7 @@ def test_mounted_where_this_agent_does_not_see_it(start: Start, loops: Loops, tm
     """In another mount namespace; its signature is taken away, so that only the kernel's own claim is left."""
     device, point = loops.make(), tmp_path / "mnt"
     point.mkdir()
-    call("mkfs.ext4", "-q", device)
+    make_still_ext4(device)
     agent = start()
     hidden = subprocess.Popen(
         ["unshare", "-m", "sh", "-c", f"mount {device} {point} && echo mounted && exec sleep 60"],
@@ -181,7 +181,7 @@ def test_a_disk_whose_partition_is_mounted(
     part, point = Path(f"{partitioned}p1"), tmp_path / "mnt"
     point.mkdir()
     try:
-        call("mkfs.ext4", "-q", part)
+        make_still_ext4(part)
         call("mount", part, point)
         try:
             assert_refused(agent, loops, partitioned, f"{part.name} is mounted on {point}, a partition of")
