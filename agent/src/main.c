@@ -253,13 +253,31 @@ static int make_work(struct record *record, const char *path)
 	return error < 0 ? error : 0;
 }
 
+/* Two controllers that bring an agent at once put the second in the place of the first, by renaming: it has the name of
+ * its digest, so it is the same, but to the kernel the first one's path is deleted. 0, or -1 with errno. */
+static int find_itself(char path[PATH_MAX])
+{
+	static const char GONE[] = " (deleted)";
+	ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+	const ssize_t gone = sizeof(GONE) - 1;
+
+	if (length < 0)
+		return -1;
+	path[length] = 0;
+	if (length > gone && !strcmp(path + length - gone, GONE)) {
+		path[length - gone] = 0;
+		if (access(path, X_OK))
+			path[length - gone] = GONE[0];
+	}
+	return 0;
+}
+
 static int serve(struct record *record)
 {
 	static struct agent agent;
 	static struct input input;
 	uint64_t beat_ns = moment_now_ns() + SECOND_NS;
 	const char *end = NULL;
-	ssize_t length;
 	int error, wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 
 	agent.record = record;
@@ -269,8 +287,7 @@ static int serve(struct record *record)
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	umask(077);
 	raise_memory_lock_limit();
-	length = readlink("/proc/self/exe", agent.path, sizeof(agent.path) - 1);
-	error = wake_fd < 0 || length < 0 ? -errno : make_work(record, agent.path);
+	error = wake_fd < 0 || find_itself(agent.path) ? -errno : make_work(record, agent.path);
 	if (!error)
 		error = send_hello(&agent);
 	if (error) {

@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -191,3 +192,26 @@ def test_settle_waits_for_an_idle_device_or_its_timeout(agent: AgentProcess, tar
     settled = agent.ask("settle", "settled", path=target, timeout_ms=1000)
     assert 200_000_000 <= settled["waited_ns"] < 2_000_000_000
     assert settled["idle"] or settled["waited_ns"] >= 1_000_000_000
+
+
+REPLACED = """\
+import os, shutil, sys
+path = sys.argv[1]
+begun = os.open(path, os.O_RDONLY)
+if sys.argv[2] == "replaced":
+    shutil.copy(path, path + ".new")
+    os.rename(path + ".new", path)
+else:
+    os.unlink(path)
+os.execve(begun, [path], os.environ)
+"""
+
+
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_an_agent_whose_file_another_controller_has_put_there_anew_knows_its_path(
+    start: Callable[..., AgentProcess], agent_path: Path, how: str
+) -> None:
+    """Two guests of one machine, or two controllers, bring the same agent at once: what lies there by then is the same file."""
+    agent = start(wrapper=[sys.executable, "-c", f"import sys; sys.argv.insert(2, {how!r})\n{REPLACED}"])
+    gone = "" if how == "replaced" else " (deleted)"
+    assert agent.hello["path"] == f"{agent_path}{gone}"
