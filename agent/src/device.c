@@ -104,7 +104,7 @@ int device_find(const char *written, struct device *device, char *why)
 		if (error)
 			return error;
 	}
-	if (!realpath(by_serial ? node : written, device->node) || stat(device->node, &status)) {
+	if (!place_real(by_serial ? node : written, device->node) || stat(device->node, &status)) {
 		error = -errno;
 		calyx_format(why, WHY_MAX, "cannot use %.300s: %s", written, strerror(-error));
 		return error;
@@ -115,7 +115,7 @@ int device_find(const char *written, struct device *device, char *why)
 	}
 	device->number = status.st_rdev;
 	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u", major(device->number), minor(device->number));
-	if (!realpath(path, device->sysfs)) {
+	if (!place_real(path, device->sysfs)) {
 		calyx_format(why, WHY_MAX, "%.300s: the kernel has no such device (%.40s)", written, path);
 		return -ENODEV;
 	}

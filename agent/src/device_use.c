@@ -50,7 +50,7 @@ static bool is_device(const char *path, dev_t number)
  * own, so there the source says it. */
 static bool is_in_line(char *line, bool mounts, dev_t number, char where[PLACE_TEXT])
 {
-	char *fields[5] = {0}, *dash = strstr(line, " - "), *rest, *source = NULL;
+	char *fields[5] = {0}, *dash = calyx_find(line, " - "), *rest, *source = NULL;
 	dev_t mounted;
 
 	if (mounts && dash) {

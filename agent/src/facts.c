@@ -46,7 +46,7 @@ static void write_memory(struct json *json)
 	char text[1024], *line;
 	ssize_t length = calyx_read_text("/proc/meminfo", text, sizeof(text));
 
-	line = length > 0 ? strstr(text, "MemTotal:") : NULL;
+	line = length > 0 ? calyx_find(text, "MemTotal:") : NULL;
 	if (line)
 		json_u64(json, "memory_bytes", calyx_number(line + strlen("MemTotal:"), NULL) * 1024);
 	else

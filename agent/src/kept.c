@@ -208,7 +208,7 @@ static void tell_difference(const char *was, const char *is, char *why)
 /* As kept_open, of a record that was read; NULL: there is none. */
 static int compare(struct look *look, struct kept *kept, const char *stored)
 {
-	const char *was = stored ? strstr(stored, FIRST) : NULL;
+	const char *was = stored ? calyx_find(stored, FIRST) : NULL;
 	int error;
 
 	if (was) {

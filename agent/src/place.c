@@ -4,6 +4,7 @@
  */
 #include "place.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,7 +47,7 @@ static bool is_below(const char *path, const char *point)
 /* "id parent major:minor root point options [optional...] - type source super-options" */
 static bool parse_mount(char *line, struct mount *mount)
 {
-	char *fields[6], *rest, *dash = strstr(line, " - "), *type, *source, *super;
+	char *fields[6], *rest, *dash = calyx_find(line, " - "), *type, *source, *super;
 
 	if (!dash)
 		return false;
@@ -70,9 +71,24 @@ static bool parse_mount(char *line, struct mount *mount)
 	return true;
 }
 
+bool place_real(const char *path, char real[PATH_MAX])
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+	char link[32];
+	ssize_t length;
+
+	if (fd < 0)
+		return false;
+	calyx_format(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, real, PATH_MAX - 1);
+	close(fd);
+	real[length < 0 ? 0 : length] = 0;
+	return length > 0;
+}
+
 bool place_mount(const char *path, struct mount *mount)
 {
-	char *real = realpath(path, NULL), *table = real ? calyx_read_all("/proc/self/mountinfo") : NULL;
+	char real[PATH_MAX], *table = place_real(path, real) ? calyx_read_all("/proc/self/mountinfo") : NULL;
 	struct mount *candidate = malloc(sizeof(*candidate));
 	char *line, *rest = candidate ? table : NULL;
 	bool found = false;
@@ -89,7 +105,6 @@ bool place_mount(const char *path, struct mount *mount)
 	}
 	free(candidate);
 	free(table);
-	free(real);
 	return found;
 }
 
@@ -98,7 +113,7 @@ bool place_disk_of(dev_t device, char sysfs[PATH_MAX])
 	char path[PATH_MAX + 16], *slash;
 
 	calyx_format(path, sizeof(path), "/sys/dev/block/%u:%u", major(device), minor(device));
-	if (!realpath(path, sysfs))
+	if (!place_real(path, sysfs))
 		return false;
 	calyx_format(path, sizeof(path), "%s/partition", sysfs);
 	slash = strrchr(sysfs, '/');
@@ -151,7 +166,7 @@ static bool is_overlay_on_ram(const char *path, int depth)
 	bool ram = false;
 
 	if (mount && place_mount(path, mount) && !strcmp(mount->type, "overlay"))
-		upper = strstr(mount->options, "upperdir=");
+		upper = calyx_find(mount->options, "upperdir=");
 	if (upper) {
 		upper += strlen("upperdir=");
 		upper[strcspn(upper, ",")] = 0;
@@ -209,7 +224,7 @@ const char *place_discard(const char *path, const struct mount *mount)
 	size_t length = strlen("discard");
 	char sysfs[PATH_MAX], text[PLACE_TEXT];
 
-	for (const char *at = strstr(mount->options, "discard"); at; at = strstr(at + length, "discard"))
+	for (const char *at = calyx_find(mount->options, "discard"); at; at = calyx_find(at + length, "discard"))
 		if ((at == mount->options || at[-1] == ',') && (!at[length] || strchr(",=", at[length])))
 			return "online";
 	if (!place_disk(path, sysfs) || !place_attribute(sysfs, "queue/discard_max_bytes", text))

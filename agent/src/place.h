@@ -16,6 +16,8 @@ struct mount {
 	char point[PATH_MAX], type[64], source[PATH_MAX], options[1024];
 };
 
+/* The path without links and dots, as the kernel names what it opens; false with errno where it leads nowhere. */
+bool place_real(const char *path, char real[PATH_MAX]);
 /* The mount that holds an existing path, by /proc/self/mountinfo. False when there is none to be found. */
 bool place_mount(const char *path, struct mount *mount);
 /* The directory in /sys of the whole disk below an existing path (of a partition: its parent). False when there is

@@ -148,8 +148,8 @@ bool proc_io_bytes(pid_t pid, uint64_t *bytes)
 	calyx_format(path, sizeof(path), "/proc/%d/io", (int)pid);
 	if (calyx_read_text(path, text, sizeof(text)) <= 0)
 		return false;
-	read_line = strstr(text, "\nread_bytes: ");
-	write_line = strstr(text, "\nwrite_bytes: ");
+	read_line = calyx_find(text, "\nread_bytes: ");
+	write_line = calyx_find(text, "\nwrite_bytes: ");
 	if (!read_line || !write_line)
 		return false;
 	*bytes = calyx_number(read_line + 13, NULL) + calyx_number(write_line + 14, NULL);

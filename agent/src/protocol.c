@@ -121,7 +121,7 @@ static const char *find_word(const char *words, const char *word)
 {
 	size_t length = strlen(word);
 
-	for (const char *at = words; (at = strstr(at, word)); at += length) {
+	for (const char *at = words; (at = calyx_find(at, word)); at += length) {
 		char after = at[length];
 
 		if ((at == words || at[-1] == ' ') && (!after || after == ' ' || after == '*'))

@@ -33,7 +33,7 @@ static uint64_t writeback_pages(void)
 
 	if (calyx_read_text("/proc/vmstat", text, sizeof(text)) <= 0)
 		return 0;
-	line = strstr(text, "\nnr_writeback ");
+	line = calyx_find(text, "\nnr_writeback ");
 	return line ? calyx_number(line + strlen("\nnr_writeback "), NULL) : 0;
 }
 

@@ -11,6 +11,7 @@
 #include <cpuid.h>
 #endif
 
+#include "calyx/text.h"
 #include "place.h"
 
 #define DMI "/sys/class/dmi/id/"
@@ -93,8 +94,8 @@ static const char *by_firmware(const struct virtual *virtual)
 		return "xen";
 	if (!access("/proc/device-tree/hypervisor/compatible", F_OK) &&
 	    place_attribute("", "/proc/device-tree/hypervisor/compatible", text))
-		return strstr(text, "kvm") ? "kvm" : strstr(text, "xen") ? "xen" : "unknown";
-	if (strstr(virtual->product, "KVM"))
+		return calyx_find(text, "kvm") ? "kvm" : calyx_find(text, "xen") ? "xen" : "unknown";
+	if (calyx_find(virtual->product, "KVM"))
 		return "kvm";
 	return strcmp(virtual->vendor, "QEMU") ? NULL : "qemu";
 }

@@ -69,7 +69,7 @@ uint64_t calyx_transparent_page_bytes(void)
 	char enabled[64] = "", size[32] = "";
 
 	calyx_read_text("/sys/kernel/mm/transparent_hugepage/enabled", enabled, sizeof(enabled));
-	if (!enabled[0] || strstr(enabled, "[never]"))
+	if (!enabled[0] || calyx_find(enabled, "[never]"))
 		return 0;
 	calyx_read_text("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", size, sizeof(size));
 	return calyx_number(size, NULL);

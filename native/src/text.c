@@ -134,6 +134,16 @@ void calyx_say(int fd, const char *format, ...)
 	}
 }
 
+char *calyx_find(const char *text, const char *word)
+{
+	size_t length = strlen(word);
+
+	for (; strncmp(text, word, length); text++)
+		if (!*text)
+			return NULL;
+	return (char *)text;
+}
+
 uint64_t calyx_number(const char *text, const char **end)
 {
 	const char *at = text + strspn(text, " \t\n"), *digits = at;

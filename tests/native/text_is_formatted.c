@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Are sentences written as printf would write them, cut where there is no room, and are numbers and files read whole?
+ * Are sentences written as printf would write them, cut where there is no room, are numbers and files read whole, and
+ * words found where strstr finds them?
  */
 #include "check.h"
 
@@ -110,9 +111,20 @@ static void check_said(void)
 	close(ends[1]);
 }
 
+static void check_find(void)
+{
+	static const char *const TEXTS[] = {"", "a", "ab", "aab", "aaab", "kvm", "a - b - c", "a -", " - "};
+
+	for (size_t text = 0; text < sizeof(TEXTS) / sizeof(TEXTS[0]); text++)
+		for (size_t word = 0; word < sizeof(TEXTS) / sizeof(TEXTS[0]); word++)
+			CHECK(calyx_find(TEXTS[text], TEXTS[word]) == strstr(TEXTS[text], TEXTS[word]), "'%s' in '%s'",
+			      TEXTS[word], TEXTS[text]);
+}
+
 int main(void)
 {
 	check_directives();
+	check_find();
 	check_unknown();
 	check_numbers();
 	check_files();

@@ -32,6 +32,9 @@ __attribute__((format(printf, 2, 3))) void calyx_say(int fd, const char *format,
  * behind it; where there is none that is `text`, and the number 0. */
 uint64_t calyx_number(const char *text, const char **end);
 
+/* Where `word` first stands in `text`, or NULL; C libraries' strstr is 1 KB for texts that are longer than these. */
+char *calyx_find(const char *text, const char *word);
+
 /* The begin of a file as text, at most size - 1 bytes and a 0. Its length, or -errno. */
 ssize_t calyx_read_text(const char *path, char *text, size_t size);
 /* The whole of a file as text, which the caller frees; NULL when it cannot be read. */
