@@ -128,7 +128,7 @@ def test_no_standard_output_at_all_is_no_trouble(inventory: Path) -> None:
     check_whole(inventory)
 
 
-@pytest.mark.parametrize("kind", ["terminal", "pipe"])
+@pytest.mark.parametrize("kind", ["terminal", pytest.param("pipe", marks=pytest.mark.slow)])
 def test_a_display_that_takes_nothing_holds_up_no_run(
     kind: str, inventory: Path, request: pytest.FixtureRequest
 ) -> None:

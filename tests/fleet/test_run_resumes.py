@@ -116,6 +116,7 @@ async def test_a_controller_killed_anywhere_is_resumed_to_the_same_rounds(
             await check_kill(fleet, inventory, base, event, count, later_s, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("event", "count", "later_s"), [("Started", 11, 0.2)])
 async def test_a_controller_killed_in_a_round_is_resumed(
     event: str, count: int, later_s: float, tmp_path: Path
