@@ -57,10 +57,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def calyx(home: Path, *words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A command line as `calyx-orch` takes it, in this process: to start Python costs more than all that is looked at here."""
+    """A command line as `calyx-orch` takes it, in this process: to start Python costs more than all that is looked at here.
+
+    It runs in `home`: where tests are started there may be run folders, which `list` shows.
+    """
     argv = ["calyx-orch", *map(str, words)]
     out, err, status = io.StringIO(), io.StringIO(), 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), chdir(cwd or Path.cwd()):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), chdir(cwd or home):
         patch.setenv("CALYX_ORCH_STORE", f"sqlite:///{home / 'store.sqlite'}")
         patch.setenv("COLUMNS", "200")
         patch.setattr(sys, "argv", argv)
