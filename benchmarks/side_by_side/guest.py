@@ -91,6 +91,7 @@ class BenchGuest:
     seed: int
     settle_s: float = 0.0
     _rounds: int = 0
+    window_ns: tuple[int, int] | None = None  # of the last sample, on this machine's monotonic clock
     _ended_ns: int | None = None  # when the window of the sample before ended
     taken: dict[tuple[str, str, str], Mapping[str, Any]] = field(default_factory=dict)
 
@@ -129,6 +130,7 @@ class BenchGuest:
         if found.status != "ok":
             self._ended_ns = time.monotonic_ns()
             raise GuestError(f"{side.name}: {workload.name}: {found.status}: {found.why}")
+        self.window_ns = (found.window_start_ns, found.window_end_ns)
         self._ended_ns = found.window_end_ns  # the guest is here: its clock is that of this process
         rested_s = None if before_ns is None else (answers[NAME].held_start_ns - before_ns) / 1e9
         return replace(sample_of(found, answers[NAME].messages.get("usage", {})), rested_s=rested_s)

@@ -1,6 +1,7 @@
 """Where the CPU time of a cell goes, for those whose goals are missed: one more round of each side below `perf record`.
 
-The whole machine is sampled on its CPU clocks, which virtual machines have, too. A profiled round is no sample: it is in no figure.
+The whole machine is sampled on its CPU clocks, which virtual machines have, too, and only what falls into the measured window is told:
+what an engine does to get ready, to warm up and to end is in no CPU per I/O either. A profiled round is no sample: it is in no figure.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ async def profile(guest: BenchGuest, cell: Cell, side: Side, seed: int) -> list[
         raise ProfileError("perf is not installed")
     with tempfile.TemporaryDirectory(prefix="calyx-bench-") as directory:
         data = Path(directory) / "perf.data"
-        command = ("perf", "record", "-a", "-e", "cpu-clock", "-F", str(FREQUENCY_HZ), "-o", str(data))
+        command = ("perf", "record", "-a", "-k", "mono", "-e", "cpu-clock", "-F", str(FREQUENCY_HZ), "-o", str(data))
         recorder = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
         )
@@ -57,13 +58,31 @@ async def profile(guest: BenchGuest, cell: Cell, side: Side, seed: int) -> list[
             with contextlib.suppress(ProcessLookupError):
                 recorder.terminate()
             _, said = await recorder.communicate()
-        if not data.exists():
+        if not data.exists() or guest.window_ns is None:
             raise ProfileError(f"perf recorded nothing: {said.decode(errors='replace').strip()[-200:]}")
-        return places(await _report(data))
+        return places(await _report(data, time_span(*guest.window_ns)))
 
 
-async def _report(data: Path) -> str:
-    command = ("perf", "report", "-i", str(data), "--stdio", "--no-children", "-g", "none", "--sort", "comm,sym")
+def time_span(start_ns: int, end_ns: int) -> str:
+    """A window in the words of `perf report --time`: seconds of the clock that was recorded with."""
+    return ",".join(f"{ns // 10**9}.{ns % 10**9:09}" for ns in (start_ns, end_ns))
+
+
+async def _report(data: Path, span: str) -> str:
+    command = (
+        "perf",
+        "report",
+        "-i",
+        str(data),
+        "--stdio",
+        "--no-children",
+        "-g",
+        "none",
+        "--sort",
+        "comm,sym",
+        "--time",
+        span,
+    )
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )

@@ -409,6 +409,10 @@ def test_a_profile_is_of_the_engine_and_of_who_works_for_it() -> None:
         profile.places(PERF.splitlines()[1])
 
 
+def test_a_profile_is_of_the_measured_window() -> None:
+    assert profile.time_span(12_000_000_345, 15_500_000_000) == "12.000000345,15.500000000"
+
+
 # --- user CPU in ticks -------------------------------------------------------------------------------------------
 
 
