@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "calyx/engine.h"
 #include "calyx/text.h"
 #include "kept.h"
 #include "moment.h"
@@ -319,5 +318,22 @@ void files_write_failure(struct json *list, const char *path, const char *why)
 	json_object(list);
 	json_text(list, "path", path);
 	json_text(list, "why", why);
+	json_object_end(list);
+}
+
+void files_write_laid(struct json *list, const char *path, uint64_t size, const struct calyx_layout *layout)
+{
+	json_object(list);
+	json_text(list, "path", path);
+	json_u64(list, "size", size);
+	if (layout->fiemap) {
+		json_u64(list, "extents", layout->extents);
+		json_u64(list, "unwritten", layout->unwritten_bytes);
+		json_u64(list, "holes", layout->hole_bytes);
+	} else {
+		json_null(list, "extents");
+		json_null(list, "unwritten");
+		json_null(list, "holes");
+	}
 	json_object_end(list);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "calyx/engine.h"
 #include "device.h"
 #include "json.h"
 
@@ -62,6 +63,8 @@ int files_remove_directory(struct record *record, unsigned int place);
 int files_clean(struct record *record, struct json *removed, struct json *failed);
 /* {path, why} in a list. */
 void files_write_failure(struct json *list, const char *path, const char *why);
+/* {path, size, extents, unwritten, holes} in a list; null where the file system has no FIEMAP. */
+void files_write_laid(struct json *list, const char *path, uint64_t size, const struct calyx_layout *layout);
 /* Removes job.0 ... job.(files-1), the records and then the directory; at_fd as in openat. What else lies in it stays,
  * and the directory and its note with it: -ENOTEMPTY. 0 or -errno, ENOENT is fine. */
 int files_remove_laid(int at_fd, const char *path, uint32_t files);

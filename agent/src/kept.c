@@ -34,23 +34,6 @@ struct look {
 	char *why;
 };
 
-void kept_write_file(struct json *json, const char *path, uint64_t size, const struct calyx_layout *layout)
-{
-	json_object(json);
-	json_text(json, "path", path);
-	json_u64(json, "size", size);
-	if (layout->fiemap) {
-		json_u64(json, "extents", layout->extents);
-		json_u64(json, "unwritten", layout->unwritten_bytes);
-		json_u64(json, "holes", layout->hole_bytes);
-	} else {
-		json_null(json, "extents");
-		json_null(json, "unwritten");
-		json_null(json, "holes");
-	}
-	json_object_end(json);
-}
-
 static int adopt(struct record *record, const char *parent, const char *name, const struct owner *owner,
 		 unsigned int *place)
 {
@@ -159,7 +142,7 @@ static int describe_file(struct look *look, uint32_t number)
 		return -EINVAL;
 	}
 	if (look->wanted && number < look->wanted->files)
-		kept_write_file(look->json, path, size, &layout);
+		files_write_laid(look->json, path, size, &layout);
 	calyx_format(
 		line, sizeof(line),
 		"%s size=%llu inode=%llu links=%llu pieces=%llu placed=%llu modified=%llu "

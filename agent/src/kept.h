@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "calyx/engine.h"
 #include "files.h"
 #include "json.h"
 #include "owner.h"
@@ -36,7 +35,5 @@ int kept_open(struct record *record, unsigned int place, const struct kept_wante
 	      char *why);
 /* Closes what is open, and leaves what was only taken as it is. 0 or -errno: then it is a directory to be removed. */
 int kept_close(struct record *record, unsigned int place);
-/* {path, size, extents, unwritten, holes} */
-void kept_write_file(struct json *json, const char *path, uint64_t size, const struct calyx_layout *layout);
 
 #endif

@@ -168,7 +168,7 @@ static int lay_out(struct layout_job *job, const char *directory, struct json *j
 			return error;
 		job->done_bytes += job->size;
 		job->written_bytes += layout.written_bytes;
-		kept_write_file(json, path, job->size, &layout);
+		files_write_laid(json, path, job->size, &layout);
 	}
 	return 0;
 }

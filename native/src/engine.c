@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 
+#include "cold.h"
 #include "data.h"
 #include "loop.h"
 

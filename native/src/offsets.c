@@ -2,6 +2,8 @@
 // Where the next I/O goes, and in which direction (offsets.h).
 #include "offsets.h"
 
+#include "cold.h"
+
 bool calyx_rw_trims(enum calyx_rw rw)
 {
 	return rw == CALYX_TRIM || rw == CALYX_RANDTRIM;

@@ -13,9 +13,6 @@
 #include "calyx/engine.h"
 #include "distribution.h"
 
-/* What runs before, after or instead of I/O, in a file that is made quick: it is made small, as all other files are. */
-#define CALYX_COLD __attribute__((cold))
-
 struct calyx_offsets {
 	enum calyx_rw rw;
 	uint64_t bs, blocks;

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "cold.h"
 #include "offsets.h"
 #include "power.h"
 

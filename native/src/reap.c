@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 
+#include "cold.h"
 #include "reason.h"
 
 #define RETRIES_MAX 100 /* of one I/O that ends in EAGAIN */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "cold.h"
 #include "data.h"
 #include "loop.h"
 #include "reason.h"

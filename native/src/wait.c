@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <time.h>
 
+#include "cold.h"
 #include "loop.h"
 #include "reason.h"
 
