@@ -5,12 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.text import Text
-
 from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
-from calyx_orch.report.wording import printable
 
 if TYPE_CHECKING:
     from calyx_orch.store.database import Store
@@ -30,7 +27,7 @@ def put(run: str, *, store: str | None) -> int:
     with closing(naming.store_of(run, store)) as opened:
         row = opened.find(naming.id_of(opened, run))
         opened.set_baseline(row.inventory, row.run_id)
-    _say(f"{row.run_id} is the baseline of {row.inventory}")
+    screen.line(f"{row.run_id} is the baseline of {row.inventory}")
     return EXIT_FINE
 
 
@@ -50,9 +47,9 @@ def show(inventory: str | None, *, store: str | None, as_json: bool) -> int:
         return EXIT_FINE
     for one in found:
         where = f"{one.started_at}, {one.folder}" if one.folder is not None else "which is not in the store any more"
-        _say(f"{one.inventory}: {one.run_id}, {where}")
+        screen.line(f"{one.inventory}: {one.run_id}, {where}")
     if not found:
-        _say("no inventory has a baseline: `calyx-orch baseline set RUN` makes a run that of its inventory")
+        screen.line("no inventory has a baseline: `calyx-orch baseline set RUN` makes a run that of its inventory")
     return EXIT_FINE
 
 
@@ -64,7 +61,7 @@ def clear(inventory: str, *, store: str | None) -> int:
     with closing(database.open_store(store, create=False)) as opened:
         if not opened.clear_baseline(key):
             raise UsageError(f"{key} has no baseline; `calyx-orch baseline show` names those that have one")
-    _say(f"{key} has no baseline any more")
+    screen.line(f"{key} has no baseline any more")
     return EXIT_FINE
 
 
@@ -76,7 +73,3 @@ def _all(opened: Store) -> tuple[Baseline, ...]:
         return Baseline(inventory, run_id, row.started_at if row else None, row.folder if row else None)
 
     return tuple(of(inventory, run_id) for inventory, run_id in opened.baselines().items())
-
-
-def _say(text: str) -> None:
-    screen.console().print(Text(printable(text)), soft_wrap=True)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import asdict
 
-from rich.text import Text
-
 from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.history import METRICS
-from calyx_orch.report.wording import printable
 
 
 def show(
@@ -40,5 +37,5 @@ def show(
         screen.deliver_json({metric: {**asdict(one), "sentence": one.sentence} for metric, one in found.items()})
         return EXIT_FINE
     for metric, one in found.items():
-        screen.console().print(Text(printable(f"{metric} by {scope}: {one.sentence}")), soft_wrap=True)
+        screen.line(f"{metric} by {scope}: {one.sentence}")
     return EXIT_FINE

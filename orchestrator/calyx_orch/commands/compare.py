@@ -47,7 +47,7 @@ def show(
     console = screen.console()
     comparison.show(found, by or "", console)
     if html is not None:
-        console.print(f"page: {html}", soft_wrap=True, markup=False)
+        screen.line(f"page: {html}", to=console)
     return EXIT_FINE
 
 

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rich.text import Text
-
 from calyx_orch import plan as planning
 from calyx_orch import units
 from calyx_orch.commands import judging, resume
@@ -20,7 +18,6 @@ from calyx_orch.commands import run as running
 from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_MISSED, CalyxError, FolderError, UsageError
 from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.report import screen
-from calyx_orch.report.wording import printable
 from calyx_orch.schedule import copying, nightly, rows, watching
 from calyx_orch.schedule.deciding import Firing, Schedule
 from calyx_orch.schedule.firings import FAILURE
@@ -85,7 +82,7 @@ def _fire(opened: database.Store, schedule: Schedule, firing: Firing, store: str
     one.note(folder=str(one.folder))
     # Also before the run: a disk that is full of old nights would let none of them end well.
     for line in nightly.expire(opened, schedule, inventory.key, time.time()):
-        _say(line)
+        screen.line(line)
     status, trouble = _run(one, store)
     return _after(one, status, trouble)
 
@@ -145,9 +142,9 @@ def _after(one: Fired, status: int, trouble: str) -> int:
     try:
         nightly.draw(one.store, one.schedule, out=Path(one.schedule.settings.runs) / f"{one.schedule.name}.html")
     except CalyxError as error:  # the night stands without its page
-        _say(f"the page of the schedule was not drawn: {error}")
+        screen.line(f"the page of the schedule was not drawn: {error}")
     for line in (night.verdict, *night.news, *night.notes):
-        _say(line)
+        screen.line(line)
     return EXIT_FINE
 
 
@@ -260,10 +257,5 @@ def _patiently(act: Callable[[], _T]) -> _T:
         except CalyxError as error:
             if time.monotonic() > until_s:
                 raise
-            _say(f"{error}; tried again in {STORE_AGAIN_S:g} s")
+            screen.line(f"{error}; tried again in {STORE_AGAIN_S:g} s")
         time.sleep(STORE_AGAIN_S)
-
-
-def _say(text: str) -> None:
-    """A line for the log, which may lie on a disk that is full."""
-    screen.console().print(Text(printable(text)), soft_wrap=True)

@@ -53,5 +53,5 @@ def show(
     console = screen.console()
     history.show(found, metric, scope, console)
     if html is not None:
-        console.print(f"page: {html}", soft_wrap=True, markup=False)
+        screen.line(f"page: {html}", to=console)
     return EXIT_FINE

@@ -24,7 +24,7 @@ def write_first(path: Path) -> int:
         stream.write(inventories.first_inventory())
     console = screen.console()
     then = f"calyx-orch run {shlex.quote(str(path))} --dry-run"
-    console.print(f"wrote {path}: name your guests in it, then: {then}", soft_wrap=True, markup=False)
+    screen.line(f"wrote {path}: name your guests in it, then: {then}", to=console)
     return EXIT_FINE
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from calyx_orch.commands.schedule import say, schedules_of
+from calyx_orch.commands.schedule import schedules_of
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.schedule import rows, systemd
@@ -50,9 +50,9 @@ def install(*, system: bool, print_only: bool, store: str | None, environment_fi
     for words in (["daemon-reload"], ["enable", "--now", f"{systemd.NAME}.service", f"{systemd.NAME}.timer"]):
         if why := _trouble([control, *scope, *words]):
             raise UsageError(f"the units lie in {folder}, but systemctl {' '.join(words)} failed: {why}")
-    say(f"written to {folder} and started: {', '.join(files)}")
+    screen.line(f"written to {folder} and started: {', '.join(files)}")
     if not system:
-        say("without a login it runs only where lingering is on: `loginctl enable-linger`")
+        screen.line("without a login it runs only where lingering is on: `loginctl enable-linger`")
     return EXIT_FINE
 
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, EXIT_MISSED, CalyxError, UsageError
 from calyx_orch.model import Plan, RunRecord
-from calyx_orch.report.wording import count_of, printable
+from calyx_orch.report import screen
+from calyx_orch.report.wording import count_of
 
 if TYPE_CHECKING:
     from calyx_orch.analysis.budgets import Budget, Finding
@@ -115,7 +116,7 @@ def _index(record: RunRecord, limits: Limits, console: Console) -> None:
             indexing.put(opened, record)
     except CalyxError as error:
         text = f"note: not in the store: {error}; `calyx-orch index {record.folder}` tries again"
-        console.print(Text(printable(text), style="yellow"), soft_wrap=True)
+        screen.line(text, "yellow", to=console)
 
 
 def _findings(record: RunRecord, limits: Limits) -> Iterable[Finding]:
@@ -165,10 +166,10 @@ def _print(found: tuple[Finding, ...], console: Console) -> None:
         mine = [one for one in found if one.state == state]
         for one in mine[:FINDINGS_SHOWN]:
             text = f"{state}: {one.budget}: {one.about}: {one.said}"
-            console.print(Text(printable(text), style=style), soft_wrap=True)
+            screen.line(text, style, to=console)
         if len(mine) > FINDINGS_SHOWN:
             console.print(Text(f"and {len(mine) - FINDINGS_SHOWN} more {state}", style=style))
-    console.print(Text(f"limits: {_clause(found)}"), soft_wrap=True)
+    screen.line(f"limits: {_clause(found)}", to=console)
 
 
 def _clause(found: Sequence[Finding]) -> str:

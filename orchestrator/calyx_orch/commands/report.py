@@ -24,7 +24,7 @@ def draw(run: str, *, dashboard: Path | None, out: Path | None, store: str | Non
     record = archive.read(folder)
     name = "report.html" if dashboard is None else f"report-{dashboard.stem}.html"
     written = run_page.write(record, analysis.summarise(record), out=out or folder / name, dashboard=dashboard)
-    screen.console().print(f"report: {written}", soft_wrap=True, markup=False)
+    screen.line(f"report: {written}")
     return EXIT_FINE
 
 

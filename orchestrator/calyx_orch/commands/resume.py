@@ -47,7 +47,7 @@ def resume(path: Path, inventory: str | None, options: running.RunOptions) -> in
     run = reopen(path, inventory)
     try:
         options = replace(options, limits=judging.settled(options.limits, run.plan))  # after hours is no time to ask
-        console.print(run.says, soft_wrap=True, markup=False)
+        screen.line(run.says, to=console)
         passphrases = transport.unlock(guest.connection for guest in run.plan.inventory.guests)
     except BaseException:
         run.folder.close()

@@ -322,13 +322,15 @@ def tell(record: RunRecord, console: Console, *, as_json: bool, limits: str = ""
     terminal.show_tables(record, summary, console)
     warning = quorum_met(record)
     if warning:
-        console.print(f"\n{warning}", style="yellow", soft_wrap=True, markup=False)
-    console.print(f"\nrun folder: {record.folder}", soft_wrap=True, markup=False)
+        console.print()
+        screen.line(warning, "yellow", to=console)
+    console.print()
+    screen.line(f"run folder: {record.folder}", to=console)
     is_drawn = False
     try:
         out = run_page.write(record, summary, out=Path(record.folder) / "report.html")
         is_drawn = True
-        console.print(f"report: {out}", soft_wrap=True, markup=False)
+        screen.line(f"report: {out}", to=console)
     finally:
         sentence = verdict.sentence(record, summary, is_drawn=is_drawn)
         terminal.conclude(f"{limits[:1].upper()}{limits[1:]}. {sentence}" if limits else sentence, console)

@@ -13,8 +13,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.text import Text
-
 from calyx_orch import notify, units
 from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, EXIT_MISSED, UsageError
 from calyx_orch.report import screen
@@ -68,10 +66,10 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
         schedules.keep_inventory(copied.text)
         schedules.add(name, rows.settings_row(settings), now_s)
     next_s = when.next(now_s) or 0
-    say(f"added {name}: next {when.local(next_s)}; runs go to {settings.runs}")
+    screen.line(f"added {name}: next {when.local(next_s)}; runs go to {settings.runs}")
     for line in lines:
-        say(line)
-    say("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
+        screen.line(line)
+    screen.line("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
     return EXIT_FINE
 
 
@@ -111,13 +109,13 @@ def show_next(name: str, *, count: int, store: str | None) -> int:
     with schedules_of(store) as schedules:
         schedule = rows.schedule_of(schedules.one(name))
     if schedule.paused:
-        say(f"{name} is paused: `calyx-orch schedule resume {name}`")
+        screen.line(f"{name} is paused: `calyx-orch schedule resume {name}`")
     at_s: float | None = time.time()
     for _ in range(count):
         at_s = schedule.settings.times.next(at_s or 0)
         if at_s is None:
             break
-        say(schedule.settings.times.local(at_s))
+        screen.line(schedule.settings.times.local(at_s))
     return EXIT_FINE
 
 
@@ -153,7 +151,7 @@ def history(name: str, *, limit: int, store: str | None, as_json: bool) -> int:
     terminal.show_rows(screen.console(), f"{name}, the newest first", fields, firings)
     for row in incidents:
         state = "open" if row["recovered_run"] is None else "recovered"
-        say(
+        screen.line(
             f"incident, {state}: {row['series']}: {row['metric']} {100 * row['change']:+.3g} % since {row['since_at'][:10]}"
         )
     return EXIT_FINE
@@ -168,7 +166,7 @@ def report(name: str, *, out: Path | None, dashboard: Path | None, store: str | 
         path = out or Path(schedule.settings.runs) / f"{name}.html"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         nightly.draw(opened, schedule, out=path, dashboard=dashboard)
-    say(f"report: {path}")
+    screen.line(f"report: {path}")
     return EXIT_FINE
 
 
@@ -176,7 +174,7 @@ def pause(name: str, *, paused: bool, store: str | None) -> int:
     """Hold a schedule, or let it go on."""
     with schedules_of(store) as schedules:
         schedules.pause(name, paused=paused, now_s=time.time())
-    say(f"{name} is paused" if paused else f"{name} goes on")
+    screen.line(f"{name} is paused" if paused else f"{name} goes on")
     return EXIT_FINE
 
 
@@ -184,7 +182,7 @@ def remove(name: str, *, store: str | None) -> int:
     """Take a schedule away; its runs stay."""
     with schedules_of(store) as schedules:
         schedules.remove(name)
-    say(f"{name} is removed; its runs and their figures stay")
+    screen.line(f"{name} is removed; its runs and their figures stay")
     return EXIT_FINE
 
 
@@ -198,7 +196,7 @@ def run_now(name: str, *, store: str | None) -> int:
         if status:
             return status
         ended = rows.firing_of(schedules.firing(name, firing.due_s))
-    say(f"{name}: {ended.state}. {_said(ended)}".rstrip())
+    screen.line(f"{name}: {ended.state}. {_said(ended)}".rstrip())
     return (
         EXIT_FINE
         if ended.state == "finished"
@@ -311,7 +309,7 @@ def _show_list(
         Field("trouble", lambda one: troubles[one.name], is_number=False),
     )
     if not known:
-        say("there is no schedule: `calyx-orch schedule add NAME INVENTORY --cron '30 2 * * *'` adds one")
+        screen.line("there is no schedule: `calyx-orch schedule add NAME INVENTORY --cron '30 2 * * *'` adds one")
     terminal.show_rows(screen.console(), "schedules", fields, known)
 
 
@@ -339,11 +337,6 @@ def _told(one: Firing) -> str:
 
 def _firings(schedules: Schedules, name: str, limit: int) -> list[Firing]:
     return [rows.firing_of(row) for row in schedules.firings(name, limit=limit)]
-
-
-def say(text: str) -> None:
-    """Print a line on standard output."""
-    screen.console().print(Text(printable(text)), soft_wrap=True)
 
 
 def _log(text: str) -> None:

@@ -8,14 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, CalyxError, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.fields import Field
 from calyx_orch.report.sharing import named_doubts
-from calyx_orch.report.wording import count_of, cv, latency, printable, rate, significant
+from calyx_orch.report.wording import count_of, cv, latency, rate, significant
 from calyx_orch.store import archive
 
 if TYPE_CHECKING:
@@ -34,16 +32,14 @@ def index(paths: tuple[Path, ...], *, store: str | None) -> int:
     with closing(database.open_store(store)) as opened:
         for folder in indexing.folders(paths):
             if archive.is_going_on(folder):
-                console.print(
-                    Text(printable(f"left out {folder}: its run is still going on"), style="yellow"), soft_wrap=True
-                )
+                screen.line(f"left out {folder}: its run is still going on", "yellow", to=console)
                 continue
             try:
                 indexing.put(opened, archive.read(folder))
-                console.print(Text(f"indexed {folder}"), soft_wrap=True)
+                screen.line(f"indexed {folder}", to=console)
             except CalyxError as error:
                 failed += 1
-                console.print(Text(printable(f"left out {folder}: {error}"), style="red"), soft_wrap=True)
+                screen.line(f"left out {folder}: {error}", "red", to=console)
     if failed:
         raise UsageError(f"{count_of(failed, 'run folder')} could not be indexed; the others are")
     return EXIT_FINE
@@ -104,7 +100,7 @@ def _show_runs(rows: Sequence[RunRow], others: Container[str]) -> None:
         )
     terminal.show_rows(console, "runs, the newest first", fields, rows)
     for row in [row for row in rows if row.run_id in others][:NEXT_SHOWN]:
-        console.print(Text(printable(f"{row.run_id}: {row.sentence}")), soft_wrap=True)
+        screen.line(f"{row.run_id}: {row.sentence}", to=console)
 
 
 def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
@@ -121,12 +117,10 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
         screen.deliver_json({**asdict(row), "figures": figures})
         return EXIT_FINE
     console = screen.console()
-    console.print(
-        Text(printable(f"{row.run_id}, {row.started_at}, {row.inventory}, {row.status}: {row.folder}")), soft_wrap=True
-    )
+    screen.line(f"{row.run_id}, {row.started_at}, {row.inventory}, {row.status}: {row.folder}", to=console)
     if every and not figures:
         there = " or ".join(dict.fromkeys(one["scope"] for one in every))
-        console.print(Text(f"no guest of it is on a {scope}: choose --scope {there}"), soft_wrap=True)
+        screen.line(f"no guest of it is on a {scope}: choose --scope {there}", to=console)
     terminal.show_rows(console, f"by {scope}", FIGURES, figures)
     terminal.conclude(row.sentence, console)
     return EXIT_FINE

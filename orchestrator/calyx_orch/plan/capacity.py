@@ -33,7 +33,7 @@ def pattern_of(workload: Workload) -> Workload:
 
 
 def with_capacity(plan: Plan) -> Plan:
-    """The plan with the rounds that measure capacity, numbered from 0, and the measured ones behind them. None: nothing is changed."""
+    """The plan with the rounds that measure capacity, numbered from 0, and the measured ones behind them."""
     found: dict[tuple[object, ...], Round] = {}
     for one in plan.rounds:
         if one.workload.load_share is not None:

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.model import RunRecord
-from calyx_orch.report import facts, tables, terminal, wording
+from calyx_orch.report import facts, screen, tables, terminal
 from calyx_orch.report.fields import Field
 
 _KEPT = (
@@ -37,16 +36,16 @@ def show(record: RunRecord, summary: Summary, console: Console, *, target: str) 
     title = f"{target} ({_place(record)})" + (", short" if tables.is_short(record) else "")
     terminal.show_rows(console, title, fields, measured)
     for setup in dict.fromkeys(_setup(m.setup) for m in record.measurements if m.setup):
-        _say(console, f"set-up: {setup}")
+        screen.prose(console, f"set-up: {setup}", "dim")
     for known in record.facts.values():
         for text, told in (
             ("the engine itself", facts.floor_text(known.get("floor"))),
             ("truth", facts.truth_text(known.get("truth"))),
         ):
             if told:
-                _say(console, f"{text}: {told}")
+                screen.prose(console, f"{text}: {told}", "dim")
     for text in tables.doubts(record, summary):
-        console.print(Text(f"doubtful: {text}", style="yellow"), soft_wrap=not console.is_terminal)
+        screen.prose(console, f"doubtful: {text}", "yellow")
 
 
 def _setup(setup: Mapping[str, Any]) -> str:
@@ -57,10 +56,6 @@ def _setup(setup: Mapping[str, Any]) -> str:
         for key, text in (("fixed_buffers", "buffers"), ("fixed_files", "files"))
     ]
     return ", ".join([*parts, *([str(setup["why"])] if setup.get("why") else [])])
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(Text(wording.printable(text), style="dim"), soft_wrap=not console.is_terminal)
 
 
 def _place(record: RunRecord) -> str:

@@ -32,12 +32,12 @@ def show(cleaned: Sequence[Cleaned], console: Console) -> None:
     with screen.width(console):
         console.print()
         for text, style in lines[:LINES_MAX]:
-            console.print(Text(wording.printable(text), style=style), soft_wrap=not console.is_terminal)
+            screen.prose(console, text, style)
         if len(lines) > LINES_MAX:
             console.print(Text(f"and {len(lines) - LINES_MAX} lines more (--json has all)", style="dim"))
         if lines:
             console.print()
-        console.print(Text(wording.printable(sentence(cleaned)), style="bold"), soft_wrap=not console.is_terminal)
+        screen.prose(console, sentence(cleaned), "bold")
 
 
 FIELDS: tuple[Field[Cleaned], ...] = (

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from calyx_orch.analysis.compare import BETTER, NO_DIFFERENCE, NOT_ENOUGH, WORSE, Comparison, ComparisonRow
+from calyx_orch.documents import strict_json
 from calyx_orch.report import screen, sharing, terminal, wording
 from calyx_orch.report.fields import Field
 
@@ -73,12 +73,12 @@ FIELDS: tuple[Field[ComparisonRow], ...] = (
 def show(found: Comparison, fact: str, console: Console) -> None:
     """Print what differs besides, the table, what it cannot say, and the sentence."""
     for difference in found.differences:
-        console.print(Text(wording.printable(f"differs: {difference.sentence}"), style="yellow"), soft_wrap=True)
+        screen.line(f"differs: {difference.sentence}", "yellow", to=console)
     title = f"{', '.join(side.name for side in found.sides[1 : SIDES_NAMED_MAX + 1])} / {found.sides[0].name}"
     decided = [row for row in found.rows if row.verdict != NOT_ENOUGH]
     terminal.show_rows(console, title, FIELDS, decided or found.rows)
     for note in notes(found):
-        console.print(Text(wording.printable(f"note: {note}"), style="dim"), soft_wrap=not console.is_terminal)
+        screen.prose(console, f"note: {note}", "dim")
     terminal.conclude(sentence(found, fact), console)
 
 
@@ -115,7 +115,7 @@ def sentence(found: Comparison, fact: str) -> str:
 
 def to_json(found: Comparison, fact: str) -> dict[str, Any]:
     """Give the comparison as data for strict JSON, with null for what is unknown."""
-    plain: dict[str, Any] = screen.plain(
+    plain: dict[str, Any] = strict_json.plain(
         {
             "format": JSON_FORMAT,
             "by": fact or None,

@@ -7,12 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
-from rich.text import Text
 
 from calyx_orch import units
 from calyx_orch.analysis.history import History, Track
 from calyx_orch.analysis.regression import NIGHTS_MIN, Incident
-from calyx_orch.report import terminal, wording
+from calyx_orch.report import screen, terminal, wording
 from calyx_orch.report.fields import Field
 
 JSON_FORMAT = "calyx-orch-history/1"
@@ -56,7 +55,7 @@ def show(found: History, metric: str, scope: str, console: Console) -> None:
     """Print the table, what it leaves out, and the sentence."""
     terminal.show_rows(console, f"{metric} by {scope}", fields(found, metric, scope), found.tracks)
     for note in notes(found):
-        console.print(Text(wording.printable(f"note: {note}"), style="dim"), soft_wrap=not console.is_terminal)
+        screen.prose(console, f"note: {note}", "dim")
     terminal.conclude(sentence(found), console)
 
 

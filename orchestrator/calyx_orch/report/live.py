@@ -17,7 +17,7 @@ from rich.live import Live as RichLive
 from rich.table import Table
 from rich.text import Text
 
-from calyx_orch.report import wording
+from calyx_orch.report import screen, wording
 
 ROWS_MAX = 30
 REDRAW_EVERY_S = 0.5
@@ -120,7 +120,7 @@ class PlainLive:
         if self._closed:
             return
         self._last_s = self._clock()
-        self._console.print(Text(wording.printable(text)), soft_wrap=True)
+        screen.line(text, to=self._console)
 
 
 class TableLive:

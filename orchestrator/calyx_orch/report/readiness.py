@@ -47,11 +47,11 @@ def show(found: Sequence[Readiness], notes: Sequence[str], console: Console) -> 
         _print_findings(found, console)
         told = [*notes, *(f"{one.guest}: {note}" for one in found for note in one.notes)]
         for note in told[:ROWS_MAX]:
-            _say(console, f"note: {note}")
+            screen.prose(console, f"note: {note}", "dim")
         if len(told) > ROWS_MAX:
-            _say(console, f"and {len(told) - ROWS_MAX} notes more (--json has all)")
+            screen.prose(console, f"and {len(told) - ROWS_MAX} notes more (--json has all)", "dim")
         console.print()
-        console.print(Text(wording.printable(sentence(found)), style="bold"), soft_wrap=not console.is_terminal)
+        screen.prose(console, sentence(found), "bold")
 
 
 def sentence(found: Sequence[Readiness]) -> str:
@@ -109,11 +109,15 @@ def _print_marks(found: Sequence[Readiness], console: Console) -> None:
         console.print(table, crop=False)
         console.width = room
         if left_out:
-            _say(console, f"every guest asked is good in: {', '.join(left_out)} (no room in {console.width} columns)")
+            screen.prose(
+                console,
+                f"every guest asked is good in: {', '.join(left_out)} (no room in {console.width} columns)",
+                "dim",
+            )
     if len(found) > len(shown):
         wrong = sum(bool(one.findings) for one in found)
         more = f"{wording.count_of(wrong - len(shown), 'guest')} more with findings, " if wrong > len(shown) else ""
-        _say(console, f"{more}{wording.count_of(len(found) - wrong, 'guest')} without any")
+        screen.prose(console, f"{more}{wording.count_of(len(found) - wrong, 'guest')} without any", "dim")
 
 
 def _fitting(found: Sequence[Readiness], shown: Sequence[Readiness], room: int) -> tuple[list[Check], list[Check]]:
@@ -177,8 +181,4 @@ def _print_findings(found: Sequence[Readiness], console: Console) -> None:
     console.print()
     console.print(table, crop=False)
     if len(ranked) > ROWS_MAX:
-        _say(console, f"and {len(ranked) - ROWS_MAX} findings more (--json has all)")
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(Text(wording.printable(text), style="dim"), soft_wrap=not console.is_terminal)
+        screen.prose(console, f"and {len(ranked) - ROWS_MAX} findings more (--json has all)", "dim")

@@ -8,15 +8,16 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import math
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from typing import IO, Any, cast
+from collections.abc import Iterator
+from typing import IO, cast
 
 from rich.console import Console
+from rich.text import Text
 
 from calyx_orch.errors import Fault
+from calyx_orch.report.wording import printable
 
 PLAIN = str.maketrans(
     {
@@ -119,15 +120,14 @@ def deliver_json(document: object, *, again: str = "") -> None:
     deliver(json.dumps(document, indent=1, allow_nan=False) + "\n", again=again)
 
 
-def plain(value: Any) -> Any:
-    """The same for strict JSON: null for what is no number, names for keys, lists for tuples."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(child) for child in value]
-    return value
+def line(text: str, style: str = "", *, to: Console | None = None) -> None:
+    """Print one line that is never broken, as paths and commands to paste want it; on standard output unless told otherwise."""
+    (to or console()).print(Text(printable(text), style=style), soft_wrap=True)
+
+
+def prose(to: Console, text: str, style: str = "") -> None:
+    """Print one line that a terminal gets broken at words."""
+    to.print(Text(printable(text), style=style), soft_wrap=not to.is_terminal)
 
 
 @contextlib.contextmanager

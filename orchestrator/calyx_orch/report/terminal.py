@@ -22,6 +22,7 @@ from rich.text import Text
 from calyx_orch import plan as planning
 from calyx_orch.analysis import verdict
 from calyx_orch.analysis.rows import GuestRow, Summary
+from calyx_orch.documents import strict_json
 from calyx_orch.model import Inventory, Plan, RunRecord
 from calyx_orch.plan import PlanRow
 from calyx_orch.report import against, facts, patterns, screen, sharing, shortlist, tables, wording
@@ -48,7 +49,7 @@ def conclude(sentence: str, console: Console) -> None:
     """Print the closing sentence, with which everything ends."""
     with screen.width(console):
         console.print()
-        console.print(Text(wording.printable(sentence), style="bold"), soft_wrap=not console.is_terminal)
+        screen.prose(console, sentence, "bold")
 
 
 def show_tables(record: RunRecord, summary: Summary, console: Console) -> None:
@@ -104,9 +105,9 @@ def _print_doubts(console: Console, record: RunRecord, summary: Summary, of: sho
         console.print()
         console.print(Text("what is doubtful, by the letters of the rows and at its worst", style="bold cyan"))
     for line in lines:
-        console.print(Text(line, style="yellow"), soft_wrap=not console.is_terminal)
+        screen.prose(console, line, "yellow")
     for note in shortlist.notes(record):
-        console.print(Text(f"note: {note}", style="dim"), soft_wrap=not console.is_terminal)
+        screen.prose(console, f"note: {note}", "dim")
 
 
 def _first_rows(made: facts.Table | None) -> facts.Table | None:
@@ -175,7 +176,7 @@ def to_json(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "settled": [asdict(one) for one in plan.settled],
         **{name: [asdict(row) for row in rows] for name, rows in vars(summary).items()},
     }
-    plain: dict[str, Any] = screen.plain(whole)
+    plain: dict[str, Any] = strict_json.plain(whole)
     return plain
 
 
@@ -244,7 +245,7 @@ def _titled(title: str, short: bool) -> str:
 
 def _print_notes(console: Console, plan: Plan) -> None:
     for note in plan.notes:
-        console.print(Text(f"note: {wording.printable(note)}", style="dim"), soft_wrap=not console.is_terminal)
+        screen.prose(console, f"note: {note}", "dim")
 
 
 def _print_table(console: Console, made: facts.Table | None, title: str | None = None, style: str = "") -> None:

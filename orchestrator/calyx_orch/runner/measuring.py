@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from calyx_orch.model import Conditioned, Found, Measurement, Plan, Round, Settled
+from calyx_orch.model import Conditioned, Found, Measurement, Round, Settled
 from calyx_orch.plan import capacity
 from calyx_orch.runner import conditioning, playing, repeating, search
 from calyx_orch.runner.course import Course
@@ -106,10 +106,7 @@ def _repetitions(course: Course) -> repeating.Repetitions:
     def journal(event: str, more: Mapping[str, Any]) -> None:
         course.journal(event, **more)
 
-    def keep(plan: Plan) -> None:
-        course.keep_planned(plan)
-
-    return repeating.Repetitions(course.planned, journal, keep)
+    return repeating.Repetitions(course.planned, journal, course.keep_planned)
 
 
 def _tell_settled(course: Course, settled: Settled) -> None:

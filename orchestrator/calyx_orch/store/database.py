@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from calyx_orch.analysis.scopes import ScopeRow
+from calyx_orch.documents import strict_json
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Histogram, RunRecord, Series
 from calyx_orch.store import migrations, nights, packing, tables
@@ -296,15 +296,6 @@ def _text(said: str) -> str:
     return said.encode(errors="backslashreplace").decode().replace("\0", "\\0")
 
 
-def _strict(said: Any) -> Any:
-    """Facts as strict JSON, which PostgreSQL asks for: what is no number there is unknown."""
-    if isinstance(said, float) and not math.isfinite(said):
-        return None
-    if isinstance(said, Mapping):
-        return {str(key): _strict(value) for key, value in said.items()}
-    return [_strict(value) for value in said] if isinstance(said, list | tuple) else said
-
-
 def _guest_rows(record: RunRecord) -> list[dict[str, Any]]:
     outcomes = {outcome.guest: outcome for outcome in record.outcomes}
     rows = []
@@ -319,7 +310,7 @@ def _guest_rows(record: RunRecord) -> list[dict[str, Any]]:
                 "state": outcome.state if outcome else "unknown",
                 "step": outcome.step if outcome else "",
                 "reason": _text(outcome.reason) if outcome else "",
-                "facts": _strict(record.facts.get(guest.name, {})),
+                "facts": strict_json.plain(record.facts.get(guest.name, {})),
             }
         )
     return rows
