@@ -94,6 +94,9 @@ void command_finish(struct command *command);
 
 /* command.c: called by the command's thread */
 void command_send(struct command *command, struct buffer *lines);
+/* Begins the beat of a running round, before or in its window; the caller adds what was done, and ends and sends it.
+ * False when the reader does not keep up: it gets no more of these. */
+bool command_begin_beat(struct command *command, struct buffer *lines, struct json *json, uint64_t window_ns);
 bool command_stopped(struct command *command);
 bool command_killed(struct command *command);
 /* Sleeps until that instant, or until a stop or an arm comes that `seen` (at first 0) does not know yet. */

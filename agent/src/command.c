@@ -12,6 +12,7 @@
 
 #include "calyx/text.h"
 #include "moment.h"
+#include "proc.h"
 
 #define STACK_BYTES (512 << 10)
 
@@ -130,6 +131,20 @@ void command_finish(struct command *command)
 void command_send(struct command *command, struct buffer *lines)
 {
 	outbox_add(&command->agent->outbox, lines);
+}
+
+bool command_begin_beat(struct command *command, struct buffer *lines, struct json *json, uint64_t window_ns)
+{
+	uint64_t times_ns[PROC_TIMES], now_ns = moment_now_ns();
+
+	if (outbox_waiting(&command->agent->outbox) > LINE_MAX_BYTES)
+		return false;
+	*json = message_begin(lines, "beat");
+	json_text(json, "phase", now_ns < window_ns ? "ramp" : "run");
+	json_u64(json, "now_ns", now_ns);
+	json_u64(json, "cpus", proc_times(times_ns));
+	json_u64(json, "steal_ns", times_ns[PROC_STEAL]);
+	return true;
 }
 
 bool command_stopped(struct command *command)

@@ -174,15 +174,12 @@ static void watch_first_io(struct hold *hold)
 
 static void send_beat(struct hold *hold)
 {
-	uint64_t now_ns = moment_now_ns(), bytes = watched_bytes(hold);
+	uint64_t bytes = watched_bytes(hold);
 	struct buffer lines = {0};
 	struct json json;
 
-	if (outbox_waiting(&hold->command->agent->outbox) > LINE_MAX_BYTES)
+	if (!command_begin_beat(hold->command, &lines, &json, hold->start_ns + hold->ramp_ns))
 		return;
-	json = message_begin(&lines, "beat");
-	json_text(&json, "phase", now_ns < hold->start_ns + hold->ramp_ns ? "ramp" : "run");
-	json_u64(&json, "now_ns", now_ns);
 	json_null(&json, "ios"); /* the kernel counts bytes of a process, not I/Os */
 	json_u64(&json, "bytes", bytes > hold->base_bytes ? bytes - hold->base_bytes : 0);
 	json_null(&json, "oldest_ns");

@@ -50,6 +50,27 @@ bool proc_numbers(const char *text, uint64_t *numbers, size_t count)
 	return true;
 }
 
+uint32_t proc_times(uint64_t times_ns[PROC_TIMES])
+{
+	uint64_t tick_ns = proc_tick_ns();
+	char *table = calyx_read_all("/proc/stat"), *rest = table, *line;
+	uint32_t cpus = 0;
+
+	memset(times_ns, 0, PROC_TIMES * sizeof(*times_ns));
+	while ((line = calyx_next_line(&rest))) {
+		if (!strncmp(line, "cpu ", 4))
+			proc_numbers(line + 4, times_ns, PROC_TIMES);
+		else if (!strncmp(line, "cpu", 3))
+			cpus++;
+		else
+			break;
+	}
+	free(table);
+	for (int i = 0; i < PROC_TIMES; i++)
+		times_ns[i] *= tick_ns;
+	return cpus;
+}
+
 int proc_stat(pid_t pid, struct proc_stat *stat)
 {
 	enum {

@@ -32,6 +32,10 @@ bool proc_cpu_ns(pid_t pid, uint64_t *ns);
  * up to when it last left its CPU; interrupts of an idle CPU do not. False without such a file. */
 bool proc_schedstat(const char *path, uint64_t *ran_ns, uint64_t *waited_ns);
 uint64_t proc_tick_ns(void);
+/* What the CPUs of the guest have done since it booted, summed over all of them and sampled at ticks: the columns of
+ * /proc/stat. Returns how many CPUs there are. */
+enum { PROC_STEAL = 7, PROC_TIMES };
+uint32_t proc_times(uint64_t times_ns[PROC_TIMES]);
 /* How many CPUs the caller may run on; 0 when the kernel does not say. */
 uint32_t proc_cpus(void);
 

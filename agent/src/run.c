@@ -61,15 +61,11 @@ static void write_hung(struct json *json, const struct calyx_progress *progress)
 
 static void send_beat(struct command *command, const struct calyx_progress *progress, uint64_t window_ns)
 {
-	uint64_t now_ns = moment_now_ns();
 	struct buffer lines = {0};
 	struct json json;
 
-	if (outbox_waiting(&command->agent->outbox) > LINE_MAX_BYTES)
-		return; /* a reader that does not keep up gets no more of these */
-	json = message_begin(&lines, "beat");
-	json_text(&json, "phase", now_ns < window_ns ? "ramp" : "run");
-	json_u64(&json, "now_ns", now_ns);
+	if (!command_begin_beat(command, &lines, &json, window_ns))
+		return;
 	json_u64(&json, "ios", progress->ios);
 	json_u64(&json, "bytes", progress->bytes);
 	json_u64(&json, "oldest_ns", progress->oldest_ns);

@@ -31,7 +31,6 @@
  * take their time, and threads may end with the window. */
 #define LIST_AHEAD_NS (50 * MS_NS)
 #define THREADS_AHEAD_NS (10 * MS_NS)
-#define STAT_FIELDS 8
 
 struct thread_time {
 	pid_t tid;
@@ -40,7 +39,7 @@ struct thread_time {
 };
 
 struct sample {
-	uint64_t at_ns, engine_ns, engine_user_ns, engine_system_ns, busy_ns, delay_ns, stat_ns[STAT_FIELDS];
+	uint64_t at_ns, engine_ns, engine_user_ns, engine_system_ns, busy_ns, delay_ns, stat_ns[PROC_TIMES];
 	uint32_t cpus, threads_count;
 	bool schedstat;
 	struct thread_time threads[THREADS_MAX];
@@ -94,24 +93,6 @@ static void sample_engine(const struct usage *usage, struct sample *sample)
 		sample->engine_user_ns += stat.user_ns + stat.children_user_ns;
 		sample->engine_system_ns += stat.system_ns + stat.children_system_ns;
 	}
-}
-
-static void sample_stat(struct sample *sample)
-{
-	uint64_t ticks[STAT_FIELDS] = {0}, tick_ns = proc_tick_ns();
-	char *table = calyx_read_all("/proc/stat"), *rest = table, *line;
-
-	while ((line = calyx_next_line(&rest))) {
-		if (!strncmp(line, "cpu ", 4))
-			proc_numbers(line + 4, ticks, STAT_FIELDS);
-		else if (!strncmp(line, "cpu", 3))
-			sample->cpus++;
-		else
-			break;
-	}
-	free(table);
-	for (int i = 0; i < STAT_FIELDS; i++)
-		sample->stat_ns[i] = ticks[i] * tick_ns;
 }
 
 /* Whether idle time is taken with the clock, as every kernel with tickless idle does, or counted at ticks. */
@@ -181,7 +162,7 @@ static void take_sample(struct usage *usage, uint64_t at_ns, struct sample *samp
 	sample->at_ns = moment_now_ns();
 	sample_engine(usage, sample);
 	sample->schedstat = proc_schedstat("/proc/schedstat", &sample->busy_ns, &sample->delay_ns);
-	sample_stat(sample);
+	sample->cpus = proc_times(sample->stat_ns);
 }
 
 static void *sample_window(void *argument)
@@ -259,15 +240,15 @@ static void write_threads(const struct usage *usage, struct json *json)
 
 static void write_stat(const struct usage *usage, struct json *json)
 {
-	static const char *const names[STAT_FIELDS] = {"user_ns",   "nice_ns", "system_ns",  "idle_ns",
-						       "iowait_ns", "irq_ns",  "softirq_ns", "steal_ns"};
+	static const char *const names[PROC_TIMES] = {"user_ns",   "nice_ns", "system_ns",  "idle_ns",
+						      "iowait_ns", "irq_ns",  "softirq_ns", "steal_ns"};
 
 	json_key(json, "stat");
 	json_object(json);
-	for (int i = 0; i < STAT_FIELDS; i++)
+	for (int i = 0; i < PROC_TIMES; i++)
 		json_u64(json, names[i], past(usage->last.stat_ns[i], usage->first.stat_ns[i]));
 	json_object_end(json);
-	json_bool(json, "steal_known", usage->last.stat_ns[7] > 0);
+	json_bool(json, "steal_known", usage->last.stat_ns[PROC_STEAL] > 0);
 }
 
 void usage_write(const struct usage *usage, struct buffer *out)

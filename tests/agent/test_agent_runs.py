@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from agent_process import AgentProcess
+from test_agent_holds_fio import script, waiter
 
 from calyx_agent import protocol
 
@@ -67,6 +69,31 @@ def test_usage_covers_the_window_and_charges_the_engine(agent: AgentProcess, tar
     assert (usage["busy_ns"] is None) == (not Path("/proc/schedstat").exists())
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     assert set(usage["stat"]) == {f"{name}_ns" for name in names}
+
+
+@pytest.mark.parametrize("engine", ["calyx", "program"])
+def test_a_beat_tells_what_others_have_taken(
+    start: Callable[..., AgentProcess], tmp_path: Path, target: Path, engine: str
+) -> None:
+    """A file of the test stands for /proc/stat: time is stolen there when the test says so."""
+    if subprocess.run(["unshare", "-m", "true"], check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  1 2 3 4 5 6 7 100 9 9\ncpu0 0 0 0 0 0 0 0 60 0 0\ncpu1 1 2 3 4 5 6 7 40 9 9\nintr 1\n")
+    agent = start(wrapper=["unshare", "-m", "sh", "-c", f'mount --bind {stat} /proc/stat && exec "$0"'])
+    if engine == "calyx":
+        ready(agent, prepare(agent, target), runtime_ns=2600 * MS)
+    else:
+        agent.send("exec", ("hold", 1), *script(f'sh -c "{waiter(agent)}"; sleep 3'), runtime_ns=2600 * MS)
+        agent.until("ready")
+    agent.arm()
+    first = agent.until("beat")
+    tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
+    assert (first["cpus"], first["steal_ns"]) == (2, 100 * tick_ns)
+    stat.write_text("cpu  1 2 3 4 5 6 7 250 9 9\ncpu0 0 0 0 0 0 0 0 60 0 0\nintr 1\n")
+    second = agent.until("beat")
+    assert (second["cpus"], second["steal_ns"]) == (1, 250 * tick_ns)
+    assert second["now_ns"] - first["now_ns"] == pytest.approx(10**9, abs=0.3e9)
 
 
 def test_a_stop_ends_a_run_early_and_keeps_what_was_measured(agent: AgentProcess, target: Path) -> None:

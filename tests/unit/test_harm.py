@@ -24,7 +24,7 @@ from unit.test_runner import READ, plan_for, run
 
 NIGHT = Window(60, 300, "Europe/Berlin")
 OVER_MIDNIGHT = Window(22 * 60, 5 * 60, "Europe/Berlin")
-MS = 1_000_000
+MS, SECOND = 1_000_000, 1_000_000_000
 
 
 def at(text: str) -> float:
@@ -154,6 +154,51 @@ def test_stolen_time_ends_the_workload_and_not_the_others(tmp_path: Path) -> Non
     }
 
 
+def stolen_in(share: float) -> Script:
+    """A guest that beats on while so much of its CPUs is taken."""
+
+    def bend(message: dict[str, Any]) -> list[bytes]:
+        if message["type"] != "beat" or message["phase"] != "run":
+            return [json.dumps(message).encode()]
+        steal_ns = int(share * message["cpus"] * SECOND)
+        return [
+            json.dumps({**message, "now_ns": message["now_ns"] + at * SECOND, "steal_ns": at * steal_ns}).encode()
+            for at in range(8)
+        ]
+
+    return Script(bend=bend)
+
+
+@pytest.mark.parametrize(("share", "stops"), [(0.6, True), (0.4, False)])
+def test_time_that_is_stolen_in_a_round_stops_it(tmp_path: Path, share: float, stops: bool) -> None:
+    plan = with_impact(abort_if=AbortIf(steal_above=0.5))
+    ended, folder = run(plan, tmp_path, scripts={"good2": stolen_in(share)})
+    said = "was stopped by impact.abort_if.steal_above (50.0 %): guest good2 had 60.0 % of its CPU stolen; "
+    notes = [note for note in ended.notes if "stolen" in note]
+    assert [said in note and "is not run again in this run" in note for note in notes] == [True] * 2 * stops
+    rounds = {(one.workload, one.round_index) for one in archive.read(folder.path).measurements}
+    assert len(rounds) == (2 if stops else 4)
+    assert check_replay(archive.journal(folder.path)) > 0
+
+
+def test_stolen_time_is_judged_over_five_seconds_of_late() -> None:
+    """A burst that is over in them, and one that is long past, are no harm of now."""
+    watch = harm.Watch(AbortIf(steal_above=0.1))
+
+    def beat(at_s: float, stolen_s: float, guest: str = "a") -> str:
+        return watch.beat(guest, {"now_ns": int(at_s * SECOND), "steal_ns": int(stolen_s * SECOND), "cpus": 2})
+
+    assert [beat(at, min(at, 1) * 0.9) for at in range(12)] == [""] * 12  # 0.9 s of ten CPU seconds: 9 %
+    assert beat(0, 0, "b") == beat(1, 2, "b") == ""  # too short to say
+    assert [bool(beat(at, 0.9 + (at - 11) * 0.25)) for at in range(12, 17)] == [False] * 4 + [True]  # 12.5 % at last
+    for odd in (
+        {},
+        {"now_ns": True, "steal_ns": 1, "cpus": 1},
+        {"now_ns": 99 * SECOND, "steal_ns": 99 * SECOND, "cpus": 0},
+    ):
+        assert watch.beat("a", odd) == ""
+
+
 def test_time_is_stolen_below_the_limit_or_in_no_known_amount(tmp_path: Path) -> None:
     """A guest that is told of no steal time lost none that would end anything, whatever the limit."""
     ended, folder = run(with_impact(abort_if=AbortIf(steal_above=0.5)), tmp_path, scripts={"good2": stolen_once(0.4)})
@@ -179,9 +224,10 @@ def test_no_reason_without_a_limit() -> None:
     assert harm.before(None, {"a": LostTime(100, 100, 1, 1)}) == ""
     assert harm.before(AbortIf(), {"a": LostTime(100, 100, 1, 1)}) == ""
     assert harm.before(AbortIf(lost_time_above=0.5), {"a": None, "b": LostTime(0, 0, 0, 0)}) == ""
-    assert harm.during(AbortIf(latency_above_ns=1), "a", {"oldest_ns": True}) == ""
-    assert harm.during(AbortIf(latency_above_ns=1), "a", {"oldest_ns": None}) == ""
-    assert harm.during(AbortIf(latency_above_ns=5), "a", {"oldest_ns": 5}) == ""
+    assert harm.Watch(None).beat("a", {"oldest_ns": 10**12}) == ""
+    assert harm.Watch(AbortIf(latency_above_ns=1)).beat("a", {"oldest_ns": True}) == ""
+    assert harm.Watch(AbortIf(latency_above_ns=1)).beat("a", {"oldest_ns": None}) == ""
+    assert harm.Watch(AbortIf(latency_above_ns=5)).beat("a", {"oldest_ns": 5}) == ""
 
 
 @pytest.mark.parametrize(("by_domain", "starts_s"), [(False, [0.0, 1.0, 2.0, 3.0]), (True, [0.0, 1.0, 0.0, 1.0])])

@@ -69,6 +69,9 @@ class RoundRunner:
     _events: asyncio.Queue[co.Event] = field(default_factory=asyncio.Queue)
     _followers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._watch = harm.Watch(self.plan.inventory.impact.abort_if)
+
     async def run(self) -> tuple[co.RoundProgress, dict[str, Answers]]:
         """Run to the end. Returns how each guest ended and, for those that reported, their answers.
 
@@ -160,9 +163,10 @@ class RoundRunner:
 
     # --- the round itself ---
 
-    def harm(self, reason: str) -> None:
-        """Stop the round, since it harms."""
-        self._events.put_nowait(co.Harmed(time.monotonic_ns(), reason))
+    def beat(self, guest: str, message: Mapping[str, Any]) -> None:
+        """A guest tells how far it is: stop the round when that shows harm."""
+        if reason := self._watch.beat(guest, message):
+            self._events.put_nowait(co.Harmed(time.monotonic_ns(), reason))
 
     async def _coordinate(self) -> co.RoundProgress:
         rules = self._rules()

@@ -18,7 +18,7 @@ from calyx_orch import deploy, transport
 from calyx_orch import plan as planning
 from calyx_orch.analysis import keeping
 from calyx_orch.model import Guest, Round
-from calyx_orch.runner import buffers, harm, preflight, preparing, probes, resume, resuming, search
+from calyx_orch.runner import buffers, preflight, preparing, probes, resume, resuming, search
 from calyx_orch.runner.calibration import Calibration
 from calyx_orch.runner.course import Course
 from calyx_orch.runner.fleet import count_of
@@ -100,8 +100,8 @@ async def _connect(course: Course, guest: Guest) -> None:
 
 def _beat(course: Course, guest: str, message: Mapping[str, Any]) -> None:
     course.display.beat(guest, message)
-    if course.running is not None and (why := harm.during(course.plan.inventory.impact.abort_if, guest, message)):
-        course.running.harm(why)
+    if course.running is not None:
+        course.running.beat(guest, message)
 
 
 def _owner(course: Course) -> tuple[tuple[str, str], ...]:

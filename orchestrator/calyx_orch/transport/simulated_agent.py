@@ -24,6 +24,7 @@ CHUNK_CHARACTERS = 16_000
 CLOCK_OFFSET_MAX_NS = 3_600_000_000_000
 FIO_VERSION = "fio-3.33"
 SKEW_NS = 20_000
+CPUS = 4
 
 
 class SimulatedChannel:
@@ -147,7 +148,7 @@ class SimulatedChannel:
         ]
         self._say(
             "facts", hostname=self._address, kernel="6.1.0-simulated", machine_id=self._id("machine"),
-            boot_id=self._id("boot"), arch=self._script.arch, cpus=4, memory_bytes=8 << 30, clocksource="tsc",
+            boot_id=self._id("boot"), arch=self._script.arch, cpus=CPUS, memory_bytes=8 << 30, clocksource="tsc",
             hypervisor="kvm", product="simulated", io_uring_disabled=0,
             io_uring={"ok": True, "why": "", "errno": 0, "features": 0xFFFF, "setups": ["sqpoll", "defer", "coop", "plain"]},
             memlock_bytes=8 << 20, uid=0, path_env="/usr/bin:/bin", virtual=None, programs=programs,
@@ -237,7 +238,7 @@ class SimulatedChannel:
         how = "published" if verb == "run" else "first-io"
         self._say("armed", start_ns=start_ns)
         self._say("started", now_ns=first_ns, bound_ns=1_000 if verb == "run" else 1_000_000, how=how)
-        self._say("beat", phase="run", now_ns=first_ns, ios=100, bytes=100 * 4096, oldest_ns=0)
+        self._say("beat", phase="run", now_ns=first_ns, cpus=CPUS, steal_ns=0, ios=100, bytes=100 * 4096, oldest_ns=0)
         if self._script.dies_at == "arm":
             self._end(None)
             return
@@ -267,14 +268,14 @@ class SimulatedChannel:
         self._say("exited", status=0, signal=0, timed_out=False, released_ns=start_ns)
 
     def _usage(self, window_ns: int, job: Job) -> None:
-        cpus, engine_ns = 4, int(job.runtime_ns * self._rng.uniform(0.2, 0.4))
+        engine_ns = int(job.runtime_ns * self._rng.uniform(0.2, 0.4))
         busy_ns = int(engine_ns * 1.3)
         self._say(
-            "usage", window_start_ns=window_ns, window_end_ns=window_ns + job.runtime_ns, cpus=cpus, busy_ns=busy_ns,
+            "usage", window_start_ns=window_ns, window_end_ns=window_ns + job.runtime_ns, cpus=CPUS, busy_ns=busy_ns,
             delay_ns=busy_ns // 100, engine_ns=engine_ns, engine_user_ns=engine_ns // 4, engine_system_ns=engine_ns * 3 // 4,
             threads=[{"name": "calyx-agent", "ns": engine_ns}],
             stat={
-                "user_ns": engine_ns // 4, "nice_ns": 0, "system_ns": engine_ns, "idle_ns": job.runtime_ns * cpus - busy_ns,
+                "user_ns": engine_ns // 4, "nice_ns": 0, "system_ns": engine_ns, "idle_ns": job.runtime_ns * CPUS - busy_ns,
                 "iowait_ns": 0, "irq_ns": 0, "softirq_ns": busy_ns // 20, "steal_ns": 0,
             },
             steal_known=False,
