@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,24 @@ async def test_an_interrupt_while_connecting(tmp_path: Path) -> None:
     assert ended.status == 130
     assert ended.record.measurements == ()
     assert await _report_status(ended, tmp_path) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_an_end_while_the_agent_is_uploaded(number: signal.Signals, tmp_path: Path) -> None:
+    """A-048: one guest is slow to take it, so that half of a file lies there when the controller ends."""
+    slow_cat = tmp_path / "slow" / "cat"
+    slow_cat.parent.mkdir()
+    slow_cat.write_text("#!/bin/sh\n/bin/dd bs=1k count=8 2>/dev/null; sleep 2; exec /bin/cat\n")
+    slow_cat.chmod(0o755)
+    async with guests_up(1, tmp_path) as fleet:
+        slow = await fleet.add("slow", environment={"PATH": f"{slow_cat.parent}:/usr/bin:/bin"})
+        started = await start_run(inventory_yaml(fleet, body=LONG), tmp_path)
+        await started.until("connecting to 2 guests")
+        await _until(lambda: any(slow.directory.rglob("*.part.*")), "a part of the agent lies on the slow guest")
+        ended = await _interrupted(started, fleet, number, clean_within_s=6.0)
+        await _until(lambda: not any(slow.directory.rglob("*.part.*")), "the part of the agent is gone")
+    assert ended.status == (130 if number == signal.SIGINT else -number)
+    assert ended.record.measurements == ()
 
 
 async def test_an_interrupt_while_files_are_laid_out(tmp_path: Path) -> None:
@@ -186,6 +205,13 @@ async def _interrupted(started: Started, fleet: LoopbackFleet, number: int, *, c
     assert "Traceback" not in ended.err, ended.err
     assert ended.record.status == "interrupted"
     return ended
+
+
+async def _until(holds: Callable[[], bool], what: str) -> None:
+    deadline = asyncio.get_running_loop().time() + 10.0
+    while not holds():
+        assert asyncio.get_running_loop().time() < deadline, f"not within 10 s: {what}"
+        await asyncio.sleep(0.02)
 
 
 def _check_kept(record: RunRecord) -> None:

@@ -131,3 +131,12 @@ def test_the_headline_says_round_and_label_once() -> None:
 
 def test_throughput_alone_is_told_when_no_ios_are_known() -> None:
     assert live.fleet_now((GuestStatus("vm1", "running", "", None, 5e6),)) == "1 guest: 1 running; 5.00 MB/s"
+
+
+def test_who_is_waited_for_is_named_where_they_are_few() -> None:
+    """A-050: also in the lines of a log, which has no table."""
+    ready = tuple(GuestStatus(f"vm{number}", "ready") for number in range(6))
+    slow = (GuestStatus("vm6", "laying out", "40 %"), GuestStatus("vm7", "lost"))
+    assert live.fleet_now((*ready, *slow)) == "8 guests: 6 ready, 1 laying out (vm6), 1 lost (vm7)"
+    many = tuple(GuestStatus(f"vm{number}", "laying out") for number in range(10, 14))
+    assert live.fleet_now((*ready, *many)) == "10 guests: 6 ready, 4 laying out"

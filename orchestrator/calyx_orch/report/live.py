@@ -20,6 +20,7 @@ from rich.text import Text
 from calyx_orch.report import screen, wording
 
 ROWS_MAX = 30
+NAMED_MAX = 3
 REDRAW_EVERY_S = 0.5
 PLAIN_LINE_EVERY_S = 10.0
 
@@ -181,15 +182,23 @@ def timing(progress: Progress) -> str:
 
 
 def fleet_now(guests: tuple[GuestStatus, ...]) -> str:
-    """Say `8 guests: 7 running, 1 lost; 81,200 IOPS, 333 MB/s`: sums over the guests that say."""
-    states = Counter(status.state for status in guests)
+    """Say `8 guests: 7 running, 1 lost (vm3); 81,200 IOPS, 333 MB/s`: who is not where most are, and sums over the guests that say."""
+    states = Counter(status.state for status in guests).most_common()
     text = wording.count_of(len(guests), "guest")
     if states:
-        text += ": " + ", ".join(f"{count} {state}" for state, count in states.most_common())
+        others = [_count_and_names(guests, state, count) for state, count in states[1:]]
+        text += ": " + ", ".join([f"{states[0][1]} {states[0][0]}", *others])
     ios = [status.ios_per_s for status in guests if status.ios_per_s is not None]
     moved = [status.bytes_per_s for status in guests if status.bytes_per_s is not None]
     rates = ([f"{wording.significant(sum(ios))} IOPS"] if ios else []) + ([wording.rate(sum(moved))] if moved else [])
     return f"{text}; {', '.join(rates)}" if rates else text
+
+
+def _count_and_names(guests: tuple[GuestStatus, ...], state: str, count: int) -> str:
+    """Name the few that all others wait for, or go on without."""
+    if count > NAMED_MAX:
+        return f"{count} {state}"
+    return f"{count} {state} ({', '.join(status.guest for status in guests if status.state == state)})"
 
 
 def worst_first(guests: tuple[GuestStatus, ...], rows: int) -> tuple[GuestStatus, ...]:
