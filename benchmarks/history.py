@@ -36,6 +36,7 @@ from side_by_side.pairs import Estimate, exact
 
 import postgres_server
 from calyx_orch.analysis import history
+from calyx_orch.analysis.nights import nights_by_inventory
 from calyx_orch.analysis.scopes import scope_rows
 from calyx_orch.model import LoadMode, RunRecord, Series
 from calyx_orch.store import database, nights, packing, tables
@@ -211,16 +212,12 @@ def trends(name: str, store: database.Store, guests: int) -> list[Figure]:
         ("trend of all vm_hosts, one engine", by_vm_host, True),
         ("trend of all vm_hosts, all engines", lambda: store.trend("iops", scope="vm_host"), True),
         ("latest run by `list`", lambda: store.runs(limit=30), False),
-        ("incidents of all vm_hosts", lambda: history.history("p99_ns", _nights(by_vm_host())), False),
+        ("incidents of all vm_hosts", lambda: history.history("p99_ns", nights_by_inventory(by_vm_host())), False),
     )
     return [
         Figure(cell, what, spread([taken(ask) for _ in range(REPEATS)]), goal if is_judged else None, unit=" s")
         for what, ask, is_judged in asked
     ]
-
-
-def _nights(rows: Sequence[database.NightRow]) -> list[history.Night]:
-    return [history.Night(row.run_id, row.started_at, row.name, row.what, row.series_key, row.value) for row in rows]
 
 
 def _run(night: int, started_s: float, guests: int) -> dict[str, Any]:

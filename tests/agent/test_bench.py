@@ -18,7 +18,7 @@ import pytest
 
 from calyx_orch import runner
 from calyx_orch.commands import bench as command
-from calyx_orch.errors import CalyxError, UsageError
+from calyx_orch.errors import RefusedError, UsageError
 from calyx_orch.report.live import Silent
 from calyx_orch.runner import bench
 from calyx_orch.store import archive
@@ -145,10 +145,11 @@ def test_an_interrupt_stops_the_engine_and_removes_the_files(target: Path) -> No
                 time.sleep(0.05)
             time.sleep(1.0)  # well into it
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            told, _ = process.communicate(timeout=30)
         finally:
             process.kill()  # one that heard no interrupt; else it has ended
         assert process.returncode == 130
+    assert told.decode().rstrip().endswith("Interrupted: 0 of 1 round measured.")
     assert list(target.iterdir()) == []
 
 
@@ -194,7 +195,7 @@ def test_a_directory_below_dev_is_one(target: Path, capsys: pytest.CaptureFixtur
     """It is what it is on this machine, not what its path looks like; as memory it has to be meant."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
         with pytest.raises(
-            CalyxError, match=f"^{memory} is RAM .*, not a disk: choose another path, or pass --allow-ram$"
+            RefusedError, match=f"^{memory} is RAM .*, not a disk: choose another path, or pass --allow-ram$"
         ):
             command.show(Path(memory), replace(options(), allow_ram=False))
         assert command.show(Path(memory), options()) == 0
@@ -205,8 +206,9 @@ def test_a_directory_below_dev_is_one(target: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_disk_without_room_is_told_without_the_name_of_a_target(target: Path) -> None:
-    with pytest.raises(CalyxError, match=f"^no space left on {target} "):
+    with pytest.raises(RefusedError, match=f"^no space left on {target} "):
         command.show(target, options(size=("900t",)))
+    assert RefusedError.exit_code == 2, "as docs/bench.md says"
 
 
 def test_without_a_word_it_is_the_four_corners(target: Path) -> None:

@@ -43,7 +43,7 @@ async def test_a_run_is_stored_and_held_to_its_budgets(tmp_path: Path) -> None:
 
 
 async def test_a_run_is_held_against_its_baseline_and_says_when_it_cannot_tell(tmp_path: Path) -> None:
-    """One repetition is one unit: neither better nor worse can be told, so nothing is broken and nothing is called kept."""
+    """One repetition is one unit: neither better nor worse can be told, so nothing is called kept, and no gate opens."""
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     async with guests_up(1, tmp_path) as fleet:
         text = inventory_yaml(fleet, body=TINY)
@@ -51,7 +51,7 @@ async def test_a_run_is_held_against_its_baseline_and_says_when_it_cannot_tell(t
         first = await run(text, tmp_path / "first", "--store", store)
         second = await run(text, tmp_path, "--store", store, "--against", str(first.folder), "--max-regression", "10%")
         missing = await run(text, tmp_path, "--store", store, "--against", "baseline")
-    assert second.status == 0, second.out + second.err
+    assert second.status == 1, second.out + second.err
     assert "unknown: at most 10 % worse than" in second.out
     assert "not enough data: 1 of 6 units a side" in second.out
     assert missing.status == 2

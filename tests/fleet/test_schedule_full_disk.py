@@ -44,7 +44,9 @@ def test_run_folders_that_fill_their_disk_fail_the_night_by_name_and_the_next_on
         assert archive.read(first).run_id
         assert list((tmp_path / "data").iterdir()) == []
         grown(tmp_path / "runs")
-        assert "nightly: finished. Nothing changed; 2 of 2 guests measured." in said(calyx("run-now", "nightly"))
+        assert "nightly: finished. Too few nights to judge yet (1 of 12); 2 of 2 guests measured." in said(
+            calyx("run-now", "nightly")
+        )
         said(calyx("list", "--check"))
         assert [one.path for one in web.got] == ["/hook", "/ping"]
         history = json.loads(said(calyx("history", "nightly", "--json")))["firings"]
@@ -60,7 +62,7 @@ def test_a_night_whose_report_does_not_fit_is_judged_all_the_same_and_that_is_to
     with small_disk(tmp_path / "runs", "1m"):
         said(calyx("add", "nightly", fleet, *NIGHTLY, "--runs", tmp_path / "runs"))
         out = said(calyx("run-now", "nightly"))
-        assert "nightly: finished. Nothing changed; 2 of 2 guests measured." in out
+        assert "nightly: finished. Too few nights to judge yet (1 of 12); 2 of 2 guests measured." in out
         (told,) = map(json.loads, web.to("/hook"))
         assert "cannot write the report" in told["title"]
         assert "No space left on device" in told["title"]
@@ -90,7 +92,7 @@ def test_a_night_that_ends_while_the_disk_of_the_store_is_full_has_its_record_on
 
         wait(lambda: "database or disk is full" in log())
         filler.unlink()
-        assert "nightly: finished. Nothing changed; 2 of 2 guests measured." in said(night)
+        assert "nightly: finished. Too few nights to judge yet (1 of 12); 2 of 2 guests measured." in said(night)
         (row,) = json.loads(said(calyx("history", "nightly", "--json", **where)))["firings"]
         assert (row["state"], row["run_id"]) == ("finished", archive.read(Path(row["folder"])).run_id)
         assert [one.path for one in web.got] == ["/ping"]

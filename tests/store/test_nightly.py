@@ -113,6 +113,9 @@ def test_a_regression_is_told_when_it_opens_and_when_it_recovers_and_not_in_betw
     rows = kept.schedules.incidents("nightly")
     assert {row["recovered_run"] is None for row in rows} == {False}
     assert not any("hv1" in row["series"] for row in rows)
+    assert [night.verdict for night in told[:12]] == [
+        f"Too few nights to judge yet ({at + 1} of 12); 2 of 2 guests measured." for at in range(11)
+    ] + ["Nothing changed; 2 of 2 guests measured."]
     assert "Nothing changed" in told[-1].verdict
 
 

@@ -86,14 +86,28 @@ def test_a_run_that_is_indexed_is_beside_the_store_no_more(killed: Path) -> None
     assert "interrupted" in called("show", id_of(killed))
 
 
-@pytest.mark.parametrize("verb", [("show",), ("baseline", "set")])
-def test_a_verb_of_the_store_says_what_to_do_with_a_killed_run(killed: Path, verb: tuple[str, ...]) -> None:
+def test_a_verb_of_the_store_says_what_to_do_with_a_killed_run(killed: Path) -> None:
     """By its id as by its folder."""
     for name in (id_of(killed), str(killed)):
         with pytest.raises(UsageError, match="is not in the store: it was interrupted; `calyx-orch run --resume '"):
-            called(*verb, name)
+            called("baseline", "set", name)
     with pytest.raises(UsageError, match="'nothing' names no run"):
-        called(*verb, "nothing")
+        called("baseline", "set", "nothing")
+
+
+def test_a_run_that_is_not_in_the_store_is_shown_as_it_would_be_there(killed: Path) -> None:
+    """By its id as by its folder; nothing is put there by looking."""
+    for name in (id_of(killed), str(killed)):
+        assert json.loads(called("show", name, "--json"))["run_id"] == id_of(killed)
+    assert [row["is_indexed"] for row in json.loads(called("list", "--json"))] == [False, True]
+    with pytest.raises(UsageError, match="'nothing' names no run"):
+        called("show", "nothing")
+    run = begun(killed.parent / "now")
+    try:
+        with pytest.raises(UsageError, match="its controller is at work"):
+            called("show", run.run_id)
+    finally:
+        run.close()
 
 
 def test_verbs_of_folders_find_a_killed_run_by_its_id(killed: Path) -> None:
@@ -113,9 +127,21 @@ def test_a_killed_first_run_is_listed_though_there_is_no_store(killed: Path, tmp
     with pytest.raises(UsageError, match="'nothing' is no directory here, and there is no store at"):
         called("report", "nothing")
     assert naming.folders([id_of(killed)], None) == (killed,)
-    for verb in (("show",), ("baseline", "set")):
-        with pytest.raises(UsageError, match="is not in the store: it was interrupted; `calyx-orch run --resume '"):
-            called(*verb, id_of(killed))
+    with pytest.raises(UsageError, match="is not in the store: it was interrupted; `calyx-orch run --resume '"):
+        called("baseline", "set", id_of(killed))
+    assert "interrupted" in called("show", id_of(killed))
+
+
+def test_a_store_that_was_never_begun_is_no_failure_of_a_list(
+    killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a demo, which keeps its run out of the store; with nothing to list it is told."""
+    monkeypatch.delenv("CALYX_ORCH_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
+    assert id_of(killed) in called("list")
+    monkeypatch.chdir(tmp_path / "calyx-runs" / "fleet one")
+    with pytest.raises(UsageError, match="there is no store at"):
+        called("list")
 
 
 def test_a_folder_that_cannot_be_read_hides_no_other(killed: Path) -> None:

@@ -180,6 +180,33 @@ def test_what_cannot_be_done_is_said(home: Path, words: tuple[str, ...], says: s
     assert says in ended.stderr
 
 
+def test_a_run_without_figures_is_no_baseline(tmp_path: Path, home: Path) -> None:
+    store = database.open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    indexing.put(store, replace(run_record(2, per_host=1, blocks=1), run_id="nobody", measurements=()))
+    store.close()
+    done = calyx(tmp_path, "baseline", "set", "nobody")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("nobody cannot be a baseline: it has no figures. No guest was measured")
+
+
+def test_nights_of_two_inventories_are_two_series_though_their_places_have_one_name(tmp_path: Path) -> None:
+    """As two fleets whose vm_host was never given another name; with --inventory there is one, by its own name."""
+    store = database.open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+    for at, source in enumerate(("one.yaml", "two.yaml", "one.yaml")):
+        record = run_record(2, per_host=1, blocks=1, runtime_s=2.0, loads=(LoadMode.TOGETHER,), seed=at)
+        plan = replace(record.plan, inventory=replace(record.plan.inventory, source=source, origin=""))
+        started = f"2026-11-{at + 1:02d}T02:30:00+01:00"
+        indexing.put(store, replace(record, plan=plan, run_id=f"night-{at}", started_at=started))
+    store.close()
+    words = ("history", "--engine", "calyx", "--workload", "randread-4k", "--json")
+    names = [(one["name"], len(one["points"])) for one in json.loads(calyx(tmp_path, *words).stdout)["series"]]
+    assert sorted(names) == [
+        ("hv1 of one.yaml", 2), ("hv1 of two.yaml", 1), ("hv2 of one.yaml", 2), ("hv2 of two.yaml", 1)
+    ]  # fmt: skip
+    narrowed = json.loads(calyx(tmp_path, *words, "--inventory", "one.yaml").stdout)["series"]
+    assert sorted((one["name"], len(one["points"])) for one in narrowed) == [("hv1", 2), ("hv2", 2)]
+
+
 def test_a_baseline_is_kept_for_its_inventory_until_it_is_cleared(home: Path) -> None:
     inventory = "inventories/fleet.yaml"
     none = f"{inventory} has no baseline: `calyx-orch baseline set RUN` makes a run of it one\n"

@@ -254,11 +254,11 @@ def test_a_dry_run_says_what_a_run_would_refuse(tmp_path: Path, monkeypatch: pyt
     words = ["run", str(tmp_path / "i.yaml"), "--dry-run"]
     told = CliRunner().invoke(cli.app, words, catch_exceptions=False)
     last = " ".join(told.stdout.split())
-    assert (
-        "As it stands, `run` would refuse this: this run would write more new bytes than it may: vm_host hv1:" in last
-    )
-    assert told.exit_code == 0
-    assert "would refuse" not in CliRunner().invoke(cli.app, [*words, "--allow-growth"], catch_exceptions=False).stdout
+    refusal = "this run would write more new bytes than it may: 256 MiB on vm_host hv1, which declares 1 MiB free: use smaller files"
+    assert f"As it stands, `run` would refuse this: {refusal}" in last
+    assert told.exit_code == CliRunner().invoke(cli.app, [*words, "--json"]).exit_code == 2
+    allowed = CliRunner().invoke(cli.app, [*words, "--allow-growth"], catch_exceptions=False)
+    assert ("would refuse" in allowed.stdout, allowed.exit_code) == (False, 0)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from calyx_orch.analysis import compare, sides, significance
+from calyx_orch.analysis import compare, remarks, sides, significance
 from calyx_orch.analysis.comparability import differences
+from calyx_orch.analysis.comparison import Comparison, ComparisonRow
 from calyx_orch.analysis.histogram import percentile_or_none
 from calyx_orch.analysis.rounds import latencies, played
 from calyx_orch.errors import UsageError
@@ -53,7 +54,7 @@ def scaled(record: RunRecord, factor: float, **which: Any) -> RunRecord:
     return replace(record, measurements=tuple(of(m) for m in record.measurements))
 
 
-def row(found: compare.Comparison, metric: str, workload: str = "randread-4k", **fields: str) -> compare.ComparisonRow:
+def row(found: Comparison, metric: str, workload: str = "randread-4k", **fields: str) -> ComparisonRow:
     (one,) = (
         row
         for row in found.rows
@@ -334,6 +335,37 @@ def test_disks_of_other_sector_sizes_are_told(record: RunRecord) -> None:
     }
     (found,) = differences(sides.by_fact(replace(record, facts=facts), "vm_host"), "vm_host")
     assert found.sentence == "logical block size: hv1 512, hv2 4096"
+
+
+def test_a_set_up_that_differs_is_told_field_by_field_of_workloads_that_both_have(record: RunRecord) -> None:
+    """Not as a line of all its fields, and not since the other run had other workloads."""
+    found = [m for m in record.measurements if m.engine == "calyx"]
+    names = list(dict.fromkeys(m.workload for m in found))
+    setup = {"took": "defer", "refill": "each", "numa": None}
+    ours = replace(record, measurements=tuple(replace(m, setup=setup) for m in found))
+    theirs = replace(
+        record, measurements=tuple(replace(m, setup={**setup, "refill": "batch", "cpus": []}) for m in found)
+    )
+    (one,) = differences([sides.of_run("a", ours), sides.of_run("b", theirs)])
+    assert one.sentence == f"set-up of calyx, refill ({', '.join(names)}): a each, b batch"
+    other = replace(ours, measurements=tuple(replace(m, workload=f"other-{m.workload}") for m in theirs.measurements))
+    assert not list(differences([sides.of_run("a", ours), sides.of_run("b", other)]))
+
+
+def test_a_ratio_that_points_the_other_way_than_the_values_beside_it_is_explained(record: RunRecord) -> None:
+    """One round of the reference was ten times as fast: its mean of rounds is the higher, and most of the ratios say the other."""
+    found = compare.compare(sides.by_fact(scaled(record, 1.05, vm_host="hv2"), "vm_host"), fact="vm_host")
+    rows = [one for one in found.rows if one.metric == "throughput"]
+    assert not list(remarks.apart(rows))
+    odd = replace(rows[0], value=1.0, reference_value=2.0)
+    (told,) = remarks.apart([odd, *rows[1:]])
+    assert told.startswith(f"the units of {odd.workload} throughput differ so much that the ratio")
+    assert not list(remarks.apart([replace(odd, reference_value=1.001)])), "less than is shown of them"
+
+
+def test_a_run_in_which_nothing_was_measured_says_so(record: RunRecord) -> None:
+    with pytest.raises(UsageError, match=f"cannot compare by rack: nothing was measured in {record.run_id}$"):
+        sides.by_fact(replace(record, measurements=(), facts={}), "rack")
 
 
 def test_a_fact_that_all_share_names_others_to_compare_by(record: RunRecord) -> None:

@@ -12,7 +12,7 @@ from test_compare import scaled
 from test_report_page import EVIL, Elements
 
 from calyx_orch.analysis import compare, sides
-from calyx_orch.analysis.compare import Comparison
+from calyx_orch.analysis.comparison import Comparison
 from calyx_orch.model import LoadMode, RunRecord
 from calyx_orch.report import comparison_page, figures
 from calyx_orch.report.comparison_frame import frame_of

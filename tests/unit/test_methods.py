@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_validity import test_a_rule_strikes_alone_with_its_label_and_a_way_out as struck
 
-from calyx_orch.analysis import budgets, compare, history, regression, rows, scopes, significance, validity
+from calyx_orch.analysis import budgets, compare, comparison, history, regression, rows, scopes, significance, validity
 from calyx_orch.analysis.comparisons import INTERFERED, PAIRED, PLACE
 from calyx_orch.report.history import METRICS as METRICS_OF_NIGHTS
 
@@ -28,7 +28,7 @@ SECTIONS = {
 }
 
 TABLES = {
-    compare.ComparisonRow: "One side against another",
+    comparison.ComparisonRow: "One side against another",
     significance.Effect: "An effect",
     budgets.Finding: "Budgets",
     scopes.ScopeRow: "A night in the store",

@@ -176,7 +176,7 @@ def test_the_cpu_split_says_what_is_sampled_and_what_is_exact(eight: Frame) -> N
         "system (sampled)",
         "softirq (sampled)",
         "iowait (sampled)",
-        "busy (schedstat)",
+        "busy (total)",
         "engine alone",
     ]
 

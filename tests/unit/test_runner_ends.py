@@ -7,6 +7,7 @@ import contextlib
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -23,9 +24,11 @@ from calyx_orch.model import (
     Window,
 )
 from calyx_orch.report.live import Silent
+from calyx_orch.runner.fleet import Fleet
 from calyx_orch.store import archive
 from calyx_orch.transport import Pool
 from calyx_orch.transport.simulated import Script, Simulation
+from report_records import run_record
 from unit.test_harm import old_io
 from unit.test_runner import LONG, READ, plan_for, run
 
@@ -69,6 +72,20 @@ def test_a_run_that_is_left_at_once_leaves_no_task_and_no_channel(words: str, tm
     finally:
         folder.close()
     assert archive.read(folder.path).status == "interrupted"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "state"),
+    [((), "skipped"), (("stopped",), "skipped"), (("ok", "stopped"), "measured"), (("ok", "failed"), "partial")],
+)
+def test_a_guest_is_measured_when_it_has_figures(statuses: tuple[str, ...], state: str) -> None:
+    """One whose only round was stopped by an interrupt has none."""
+    record = run_record(1, per_host=1, blocks=1)
+    guest = record.plan.inventory.guests[0]
+    first = next(m for m in record.measurements if m.guest == guest.name)
+    fleet = Fleet(cast(Any, None), Silent(), cast(Any, None))
+    fleet.answered[guest.name] = [replace(first, status=status) for status in statuses]
+    assert fleet.outcome(guest).state == state
 
 
 def test_an_interrupt_is_heard_while_devices_settle(tmp_path: Path) -> None:

@@ -65,11 +65,15 @@ def test_print_changes_nothing_and_a_password_is_never_in_a_unit(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     store = f"sqlite:///{tmp_path / 'store.sqlite'}"
     done = CliRunner().invoke(cli.app, ["schedule", "install", "--systemd", "--print", "--store", store])
     assert done.exit_code == 0, done.output
     assert f"--store {store}" in done.stdout
-    assert f"ReadWritePaths={tmp_path}" in done.stdout
+    written = [
+        line.removeprefix("ReadWritePaths=") for line in done.stdout.splitlines() if line.startswith("ReadWritePaths=")
+    ]
+    assert written == [str(tmp_path), str(tmp_path / "cache" / "calyx-orch"), str(tmp_path / "state" / "calyx-orch")]
     assert not (tmp_path / "config").exists()
     with pytest.raises(UsageError, match="holds a password, which no unit may hold") as told:
         installing.install(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from calyx_orch import units
-from calyx_orch.analysis.compare import NOT_ENOUGH, OTHER_LOAD, WORSE, Comparison, ComparisonRow
+from calyx_orch.analysis.comparison import NOT_ENOUGH, OTHER_LOAD, WORSE, Comparison, ComparisonRow
 from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Plan

@@ -46,6 +46,8 @@ RATES = frozenset({"rate_iops", "rate_bytes_per_s"})  # what is offered, of a wo
 NOT_THE_SETUP = frozenset({"requested", "why", "seed", "data_seed", "poller_cpus", "command"})  # of what took effect
 VALUES_MAX = 3
 
+_Setups = dict[tuple[str, str, str], dict[str, set[str]]]  # (engine, workload, field): guest: values
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -68,16 +70,13 @@ def differences(sides: Sequence[Side], fact: str = "") -> Iterable[Difference]:
         return
     records = {id(side.record): side.record for side in sides}  # each is looked through once, however many sides it has
     guests = {at: {guest.name: guest for guest in record.plan.inventory.guests} for at, record in records.items()}
-    setups = {at: _setups(record) for at, record in records.items()}
     for name, title in FACTS.items():
         if name != fact:
             yield from _told(title, [(side.name, _guests_say(side, guests[id(side.record)], name)) for side in sides])
     for name, title in PATH_FACTS.items():
         if name != fact:
             yield from _told(title, [(side.name, _targets_say(side, name)) for side in sides])
-    for engine in dict.fromkeys(engine for of in setups.values() for engine in of):
-        said = [(side.name, _setups_say(side, setups[id(side.record)].get(engine, {}))) for side in sides]
-        yield from _told(f"set-up of {engine}", [one for one in said if one[1]])
+    yield from _set_ups(sides, {at: _setups(record) for at, record in records.items()})
     if not fact:
         yield from _told("guests", [(side.name, frozenset(side.guests)) for side in sides])
         loads = [(side.name, ", ".join(side.record.plan.inventory.load)) for side in sides]
@@ -134,15 +133,26 @@ def _targets_say(side: Side, fact: str) -> frozenset[str]:
     )
 
 
-def _setups(record: RunRecord) -> dict[str, dict[str, set[str]]]:
-    """The set-ups that took effect, by engine and guest."""
-    found: dict[str, dict[str, set[str]]] = {}
+def _set_ups(sides: Sequence[Side], setups: Mapping[int, _Setups]) -> Iterable[Difference]:
+    """What took effect of a set-up, field by field, where sides that measured the workload do not say the same."""
+    found: dict[tuple[str, str, tuple[tuple[str, str], ...]], list[str]] = {}
+    for key in dict.fromkeys(key for of in setups.values() for key in of):
+        said = [(side.name, _setups_say(side, setups[id(side.record)].get(key, {}))) for side in sides]
+        engine, workload, field = key
+        for one in _told(field, [one for one in said if one[1]]):
+            found.setdefault((engine, field, one.values), []).append(workload)
+    for (engine, field, values), workloads in found.items():
+        yield Difference(f"set-up of {engine}, {field} ({', '.join(workloads)})", values)
+
+
+def _setups(record: RunRecord) -> _Setups:
+    """The set-ups that took effect: of each engine, workload and field what the guests say."""
+    found: _Setups = {}
     for m in record.measurements:
-        if m.setup:
-            said = (
-                f"{name}={value}" for name, value in m.setup.items() if name not in NOT_THE_SETUP and value is not None
-            )
-            found.setdefault(m.engine, {}).setdefault(m.guest, set()).add(" ".join(said))
+        for field, value in m.setup.items():
+            if field not in NOT_THE_SETUP:
+                guests = found.setdefault((m.engine, m.workload, field), {})
+                guests.setdefault(m.guest, set()).add("none" if value is None else str(value))
     return found
 
 

@@ -15,8 +15,20 @@ from dataclasses import dataclass, replace
 
 from calyx_orch.analysis import significance
 from calyx_orch.analysis.cells import Key, keys_of
-from calyx_orch.analysis.comparability import Difference, differences
+from calyx_orch.analysis.comparability import differences
+from calyx_orch.analysis.comparison import (
+    BETTER,
+    FROM_DUE,
+    NO_DIFFERENCE,
+    NOT_ENOUGH,
+    OTHER_LOAD,
+    WORSE,
+    Comparison,
+    ComparisonRow,
+    SideUnits,
+)
 from calyx_orch.analysis.histogram import percentile_or_none
+from calyx_orch.analysis.remarks import remarks
 from calyx_orch.analysis.rounds import Figures, doubt_names, intended_latencies, know_when_due, latencies, played
 from calyx_orch.analysis.sides import Offered, Side, Unit, fullest, units_of_all
 from calyx_orch.analysis.significance import Effect
@@ -24,12 +36,7 @@ from calyx_orch.analysis.variation import mean_known
 from calyx_orch.model import Workload
 
 LEVEL = 0.05  # of all verdicts of a comparison together
-GUESTS_NAMED_MAX = 6
 EQUAL_LOAD = 0.05  # throughputs within 5 % are one load
-
-BETTER, WORSE, NO_DIFFERENCE = "better", "worse", "no difference found"
-NOT_ENOUGH, OTHER_LOAD = "not enough data", "at different load"
-FROM_DUE = "from when due"  # a label of latencies that count from when an I/O was due
 
 Figure = Callable[[Sequence[Figures]], float | None]
 
@@ -46,53 +53,6 @@ class Metric:
     more_is_better: bool
     is_latency: bool = False
     due: Figure | None = None
-
-
-@dataclass(frozen=True)
-class ComparisonRow:
-    """One side against the reference under one key and metric. Figures are means over the units that were compared.
-
-    `effect.ratio` is side / reference; `p_adjusted` is Holm's over all rows of the comparison; `verdict` is of the side. `doubt_names` are
-    the rules that struck on either side.
-    """
-
-    side: str
-    reference: str
-    target: str
-    workload: str
-    engine: str  # empty where the sides are engines
-    load: str
-    metric: str
-    value: float | None
-    reference_value: float | None
-    effect: Effect
-    verdict: str
-    p_adjusted: float | None = None
-    note: str = ""
-    labels: tuple[str, ...] = ()
-    doubt_names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All rows, the sides in order (the first is the reference), what differs besides, and what the rows cannot say."""
-
-    sides: tuple[Side, ...]
-    rows: tuple[ComparisonRow, ...]
-    differences: tuple[Difference, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class SideUnits:
-    """The units of one side under one key, cut to guests that were measured whole in all of them: what a page draws of a side."""
-
-    side: str
-    target: str
-    workload: str
-    engine: str  # that of the side where the sides are engines
-    load: str
-    units: tuple[Unit, ...]
 
 
 def _throughput(figures: Sequence[Figures]) -> float | None:
@@ -157,7 +117,7 @@ def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
         sides=tuple(sides),
         rows=judged,
         differences=tuple(differences(sides, fact)),
-        notes=(*_notes(sides, units, fact), *_few_units(judged)),
+        notes=tuple(remarks(sides, units, judged, fact)),
     )
 
 
@@ -337,59 +297,3 @@ def _order(sides: Sequence[Side]) -> Callable[[Key], tuple[int, str]]:
         places.setdefault((target, workload, engine, load), at)
         places.setdefault((target, workload, "", load), at)
     return lambda key: (places.get(key, len(places)), str(key))
-
-
-# --- what the rows cannot say -----------------------------------------------------------------------------------------
-
-
-def _notes(sides: Sequence[Side], units: Sequence[dict[Key, tuple[Unit, ...]]], fact: str) -> Iterable[str]:
-    if fact and fact != "engine":
-        yield "one run compares these placements, on this day, and no others: guests, disks and neighbours come with them"
-    if not fact:
-        yield "two runs differ by their days as well: what changed between them, besides what is meant, is in these figures too"
-    if fact == "group" and len({name for side in sides for name in side.guests}) < sum(
-        len(side.guests) for side in sides
-    ):
-        yield "some guests are in several of these groups and count on several sides"
-    if fact == "guest" or any(len(side.guests) == 1 for side in sides):
-        yield "for one guest the unit is the block, else the round"
-    for side in sides if not fact else ():
-        counted = {
-            found.measurement.guest
-            for mine in units[sides.index(side)].values()
-            for unit in mine
-            for found in unit.figures
-        }
-        measured = {m.guest for m in side.record.measurements if m.status == "ok"}
-        left = sorted(measured - counted | (counted - _in_all(units)))
-        if left:
-            yield f"measured in {side.name} and not compared, as not every run has them: {', '.join(left[:GUESTS_NAMED_MAX])}"
-    lone = [side.name for side, mine in zip(sides, units, strict=True) if not mine]
-    if lone:
-        yield f"nothing was measured on {', '.join(lone)}"
-    for side, mine in zip(sides[1:], units[1:], strict=True):
-        missing = sorted({key[1] for key in mine.keys() ^ units[0].keys()})
-        if mine and units[0] and missing:
-            yield f"not on both of {side.name} and {sides[0].name}, and left out: {', '.join(missing)}"
-
-
-def _few_units(rows: Sequence[ComparisonRow]) -> Iterable[str]:
-    """What a verdict of few units rests on: the more rows are corrected together, the more units would do without it."""
-    together = sum(row.p_adjusted is not None for row in rows)
-    for is_paired in (True, False):
-        mine = [row for row in rows if row.verdict in (BETTER, WORSE) and row.effect.paired is is_paired]
-        needed = significance.units_without_shape(max(together, 1), is_paired=is_paired)
-        if any(row.effect.units < needed for row in mine):
-            what = "pairs" if is_paired else "units a side"
-            yield (
-                f"{together} rows are corrected together: better and worse of fewer than {needed} {what} rest on Student's test, "
-                f"which takes logarithms of figures for normal; from {needed} on no shape has to be assumed"
-            )
-
-
-def _in_all(units: Sequence[dict[Key, tuple[Unit, ...]]]) -> set[str]:
-    """The guests that every side measured."""
-    each = [
-        {found.measurement.guest for mine in one.values() for unit in mine for found in unit.figures} for one in units
-    ]
-    return set.intersection(*each) if each else set()

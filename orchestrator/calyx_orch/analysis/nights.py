@@ -91,6 +91,8 @@ class Row(Protocol):
     def series_key(self) -> str: ...  # noqa: D102
     @property
     def value(self) -> float: ...  # noqa: D102
+    @property
+    def inventory(self) -> str: ...  # noqa: D102
 
 
 def nights_of(rows: Iterable[Row]) -> list[history.Night]:
@@ -98,9 +100,21 @@ def nights_of(rows: Iterable[Row]) -> list[history.Night]:
     return [history.Night(row.run_id, row.started_at, row.name, row.what, row.series_key, row.value) for row in rows]
 
 
+def nights_by_inventory(rows: Iterable[Row]) -> list[history.Night]:
+    """The same; what has one name in several inventories is several places, called by theirs: it may be other guests, and machines."""
+    rows = list(rows)
+    inventories: dict[str, set[str]] = {}
+    for row in rows:
+        inventories.setdefault(row.name, set()).add(row.inventory)
+    return [
+        night._replace(name=f"{row.name} of {row.inventory}") if len(inventories[row.name]) > 1 else night
+        for row, night in zip(rows, nights_of(rows), strict=True)
+    ]
+
+
 def series_of(rows: Iterable[Row]) -> dict[str, tuple[float, ...]]:
     """The figures of each series of such rows, by its name."""
-    return {track.key: track.values for track in history.tracks_of(nights_of(rows))}
+    return {track.key: track.values for track in history.tracks_of(nights_by_inventory(rows))}
 
 
 def tonight(

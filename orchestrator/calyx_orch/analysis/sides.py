@@ -194,11 +194,14 @@ def _calyx_first(engine: str) -> tuple[bool, str]:
 
 
 def _not_enough(record: RunRecord, fact: str, found: Sequence[Side]) -> str:
+    if not any(one.status == "ok" for one in record.measurements):
+        return f"cannot compare by {fact}: nothing was measured in {record.run_id}"
     known = f"all guests are on {fact} {found[0].name!r}" if found else f"no guest says what its {fact} is"
     facts = sorted(
         {name for told in record.facts.values() for name, value in told.items() if not isinstance(value, (dict, list))}
     )
+    others = ", ".join(one for one in ("vm_host", "storage", "group", "guest", "engine") if one != fact)
     return (
-        f"cannot compare by {fact}: {known}; two sides are needed. Choose another: vm_host, storage, group, guest, engine, "
+        f"cannot compare by {fact}: {known}; two sides are needed. Choose another: {others}, "
         f"a label of the guests, or a fact{' such as ' + ', '.join(facts[:8]) if facts else ''}"
     )

@@ -23,9 +23,11 @@ class Baseline(NamedTuple):
 
 
 def put(run: str, *, store: str | None) -> int:
-    """Make a run the baseline of its inventory."""
+    """Make a run the baseline of its inventory. Raises UsageError when nothing was measured in it."""
     with closing(naming.store_of(run, store)) as opened:
         row = opened.find(naming.id_of(opened, run))
+        if not opened.figures(row.run_id):
+            raise UsageError(f"{row.run_id} cannot be a baseline: it has no figures. {row.sentence}")
         opened.set_baseline(row.inventory, row.run_id)
     screen.line(f"{row.run_id} is the baseline of {row.inventory}")
     return EXIT_FINE

@@ -29,10 +29,10 @@ def show(inventory: Inventory, options: running.RunOptions) -> int:
     finally:
         live.close(within_s=None)
     refusal = running.growth_refusal(plan)
-    told = (*plan.notes, *notes, *((refusal,) if refusal else ()))
-    readiness.show(found, told, console)
+    told = (*plan.notes, *notes)
+    readiness.show(found, told, console, refusal=refusal)
     if options.as_json:
-        screen.deliver_json(readiness.to_json(found, told))
+        screen.deliver_json(readiness.to_json(found, (*told, *((refusal,) if refusal else ()))))
     if not all(one.is_ready for one in found):
         return EXIT_GUEST_FAILED
     return EXIT_CANNOT_START if refusal else EXIT_FINE

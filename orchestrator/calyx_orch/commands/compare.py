@@ -12,7 +12,7 @@ from calyx_orch.report import screen
 from calyx_orch.store import archive
 
 if TYPE_CHECKING:
-    from calyx_orch.analysis.compare import Comparison
+    from calyx_orch.analysis.comparison import Comparison
     from calyx_orch.analysis.sides import Side
 
 

@@ -26,7 +26,8 @@ def show(
 
     Raises UsageError for an unknown metric or scope, and when there is nothing to show.
     """
-    from calyx_orch.analysis import history as nights
+    from calyx_orch.analysis import history as histories
+    from calyx_orch.analysis import nights
     from calyx_orch.analysis.scopes import SCOPES
     from calyx_orch.report import history
     from calyx_orch.store import database
@@ -39,10 +40,7 @@ def show(
         rows = opened.trend(METRICS[metric], scope=scope, where=where)
     if not rows:
         raise UsageError(f"the store has no {metric} by {scope} that fits; `calyx-orch list` shows what it has")
-    found = nights.history(
-        METRICS[metric],
-        [nights.Night(row.run_id, row.started_at, row.name, row.what, row.series_key, row.value) for row in rows],
-    )
+    found = histories.history(METRICS[metric], nights.nights_by_inventory(rows))
     if html is not None:
         from calyx_orch.report import history_page
 

@@ -78,14 +78,17 @@ def _guard(environment_file: Path) -> None:
 
 
 def _units(*, system: bool, store: str | None, environment_file: str) -> systemd.Units:
-    """What the daemon's units say here: it may write to the store, the run folders of the schedules, and the caches."""
+    """What the daemon's units say here: it may write to the store, the run folders of the schedules, the cache and the set-ups."""
+    from calyx_orch.runner import calibration
+
     url = _from_anywhere(store or database.default_url())
     command = _command(url, is_named=store is not None or not environment_file)
     with schedules_of(store, create=True) as schedules:
         runs = [rows.schedule_of(row).settings.runs for row in schedules.all()]
     writes = [str(Path(url.removeprefix(SQLITE)).parent)] if url.startswith(SQLITE) else []
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
-    writes = list(dict.fromkeys([*writes, *runs, str(cache)]))
+    state = calibration.cache_path().parent
+    writes = list(dict.fromkeys([*writes, *runs, str(cache), str(state)]))
     return systemd.Units(command, writes, environment_file, getpass.getuser() if system else "")
 
 

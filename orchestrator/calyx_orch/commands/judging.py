@@ -104,8 +104,9 @@ def judge(record: RunRecord, limits: Limits, console: Console) -> Judged:
             failed = failed or error
     if limits.index:
         _index(record, limits, console)
-    code = EXIT_MISSED if any(one.state == "broken" for one in found) else EXIT_FINE
-    return Judged(code, _clause(found), failed)
+    states = {one.state for one in found}
+    is_missed = "broken" in states or states == {"unknown"}  # a gate that could judge nothing lets nothing through
+    return Judged(EXIT_MISSED if is_missed else EXIT_FINE, _clause(found), failed)
 
 
 def _index(record: RunRecord, limits: Limits, console: Console) -> None:

@@ -18,6 +18,7 @@ from calyx_orch import plan as planning
 from calyx_orch.commands import judging, naming
 from calyx_orch.coordination import is_quorum_met
 from calyx_orch.errors import (
+    EXIT_CANNOT_START,
     EXIT_FINE,
     EXIT_GUEST_FAILED,
     EXIT_INTERRUPTED,
@@ -37,6 +38,7 @@ from calyx_orch.store import archive
 if TYPE_CHECKING:
     from calyx_orch.analysis.summary import Summary
 
+PLACES_NAMED = 6
 QUICK = "quick"  # the preset for guests that come without an inventory
 
 
@@ -221,29 +223,30 @@ def _with_jobs(inventory: Inventory, path: Path) -> tuple[Inventory, tuple[str, 
 
 def guard_growth(plan: Plan, *, allowed: bool) -> None:
     """Raise UsageError when a vm_host or storage would grow by more than it has free, or than is safe to assume."""
-    beyond = [growth for growth in plan.growth if growth.exceeds]
-    if not beyond or allowed:
-        return
-    lines = []
-    for growth in beyond:
-        limit = units.format_bytes(growth.limit_bytes)
-        why = f"of {limit} declared free" if growth.declared else f"and declares no free space (assumed: {limit})"
-        lines.append(f"  {growth.kind} {growth.name}: {units.format_bytes(growth.new_bytes)} of new files {why}")
-    kept = "; kept files count, since only the guests know whether theirs can be reused"
-    raise UsageError(
-        "this run would write more new bytes than it may:\n" + "\n".join(lines) + "\n"
-        "use smaller files or fewer guests, declare `free:` there, or pass --allow-growth"
-        + (kept if any(layout.keep for layout in plan.layouts) else "")
-    )
+    refusal = growth_refusal(plan)
+    if refusal and not allowed:
+        raise UsageError(refusal)
 
 
 def growth_refusal(plan: Plan) -> str:
-    """Why a run would refuse the plan whatever its guests are, in one line; empty when it would not."""
-    try:
-        guard_growth(plan, allowed=False)
-    except UsageError as error:
-        return " ".join(str(error).split())
-    return ""
+    """Why a run would refuse the plan whatever its guests are, as a clause; empty when it would not."""
+    beyond = [growth for growth in plan.growth if growth.exceeds]
+    if not beyond:
+        return ""
+    told = [
+        f"{units.format_bytes(growth.new_bytes)} on {growth.kind} {growth.name}, which declares "
+        + ("{} free" if growth.declared else "no free space ({} are assumed)").format(
+            units.format_bytes(growth.limit_bytes)
+        )
+        for growth in beyond[:PLACES_NAMED]
+    ]
+    if len(beyond) > PLACES_NAMED:
+        told.append(f"and {len(beyond) - PLACES_NAMED} places more")
+    kept = "; kept files count, since only the guests know whether theirs can be reused"
+    return (
+        f"this run would write more new bytes than it may: {'; '.join(told)}: use smaller files or fewer guests, declare `free:` there, "
+        f"or pass --allow-growth{kept if any(layout.keep for layout in plan.layouts) else ''}"
+    )
 
 
 async def _run(
@@ -349,9 +352,9 @@ def print_json(record: RunRecord, summary: Summary) -> None:
 def _show_plan(plan: Plan, options: RunOptions) -> int:
     from calyx_orch.report import terminal
 
+    refusal = "" if options.allow_growth else growth_refusal(plan)
     if options.as_json:
         screen.deliver(planning.to_json(plan) + "\n")
     else:
-        refusal = "" if options.allow_growth else growth_refusal(plan)
         terminal.dry_run(plan, planning.describe(plan), screen.console(), refusal=refusal)
-    return EXIT_FINE
+    return EXIT_CANNOT_START if refusal else EXIT_FINE

@@ -148,6 +148,8 @@ def history(name: str, *, limit: int, store: str | None, as_json: bool) -> int:
         Field("told", _told, 1, is_number=False),
         Field("", _said, is_number=False),
     )
+    if not firings:
+        screen.line(f"{name} has not been fired yet: `calyx-orch schedule next {name}` shows when it is due")
     terminal.show_rows(screen.console(), f"{name}, the newest first", fields, firings)
     for row in incidents:
         state = "open" if row["recovered_run"] is None else "recovered"
@@ -197,6 +199,8 @@ def run_now(name: str, *, store: str | None) -> int:
             return status
         ended = rows.firing_of(schedules.firing(name, firing.due_s))
     screen.line(f"{name}: {ended.state}. {_said(ended)}".rstrip())
+    for line in (*ended.details.get("news", ()), *ended.details.get("notes", ())):
+        screen.line(str(line), "dim")
     return (
         EXIT_FINE
         if ended.state == "finished"

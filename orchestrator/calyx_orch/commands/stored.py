@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import contextlib
+import tempfile
+from collections.abc import Container, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +19,7 @@ from calyx_orch.report.wording import count_of, cv, latency, rate, significant
 from calyx_orch.store import archive
 
 if TYPE_CHECKING:
-    from calyx_orch.store.database import RunRow
+    from calyx_orch.store.database import RunRow, Store
 
 ALL = "all"
 NEXT_SHOWN = 6  # runs beside the store of which is said what to do with them
@@ -29,8 +31,9 @@ def index(paths: tuple[Path, ...], *, store: str | None) -> int:
 
     console = screen.console()
     failed = 0
+    found = tuple(indexing.folders(paths))  # before a store is made for what is none
     with closing(database.open_store(store)) as opened:
-        for folder in indexing.folders(paths):
+        for folder in found:
             if archive.is_going_on(folder):
                 screen.line(f"left out {folder}: its run is still going on", "yellow", to=console)
                 continue
@@ -48,14 +51,18 @@ def index(paths: tuple[Path, ...], *, store: str | None) -> int:
 def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
     """Show the runs in the store and those beside them, the newest first.
 
-    Raises UsageError when the store cannot be read, after the runs that lie where runs are made were shown.
+    Raises UsageError when the store cannot be read, after the runs that lie where runs are made were shown. That nothing was ever put
+    into the store of a user is no failure where such runs are.
     """
     from calyx_orch.commands import unindexed
+    from calyx_orch.store import database
 
     rows, failed = _runs(store)
     others = unindexed.beside(rows, most=limit)
     if failed is not None and not others:
         raise failed
+    if store is None and database.is_not_begun():
+        failed = None
     shown = sorted((*rows, *others), key=lambda row: -row.started_s)[:limit]
     ids = {row.run_id for row in others}
     if as_json:
@@ -104,13 +111,16 @@ def _show_runs(rows: Sequence[RunRow], others: Container[str]) -> None:
 
 
 def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
-    """Show what the store keeps of a run: its sentence and its figures by place. Raises UsageError for a run that it does not have."""
+    """Show what the store keeps of a run, or would keep of a run folder: its sentence and its figures by place.
+
+    Raises UsageError for a run that it does not have, and for one that still goes on.
+    """
     from calyx_orch.analysis.scopes import SCOPES
     from calyx_orch.report import terminal
 
     naming.known("scope", scope, (*SCOPES, ALL))
-    with closing(naming.store_of(run, store)) as opened:
-        row = opened.find(naming.id_of(opened, run))
+    with _holding(run, store) as (opened, run_id):
+        row = opened.find(run_id)
         every = opened.figures(row.run_id)
     figures = [one for one in every if scope in (ALL, one["scope"])]
     if as_json:
@@ -124,6 +134,41 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
     terminal.show_rows(console, f"by {scope}", FIGURES, figures)
     terminal.conclude(row.sentence, console)
     return EXIT_FINE
+
+
+@contextlib.contextmanager
+def _holding(run: str, store: str | None) -> Iterator[tuple[Store, str]]:
+    """The store that has the run, with its id there; for a run that lies beside it, one that is thrown away."""
+    from calyx_orch.store import database, indexing
+
+    beside = _beside(run, store)
+    if beside is None:
+        with closing(naming.store_of(run, store)) as opened:
+            yield opened, naming.id_of(opened, run)
+        return
+    with (
+        tempfile.TemporaryDirectory() as base,
+        closing(database.open_store(f"sqlite:///{base}/store.sqlite")) as opened,
+    ):
+        record = archive.read(beside)
+        indexing.put(opened, record)
+        yield opened, record.run_id
+
+
+def _beside(run: str, store: str | None) -> Path | None:
+    """The folder of a run that is not in the store and has ended. None: the store has it, or knows what to say of it."""
+    from calyx_orch.commands import unindexed
+    from calyx_orch.store import database, indexing
+
+    known: tuple[RunRow, ...] = ()
+    try:
+        with closing(database.open_store(store, create=False)) as opened:
+            known = opened.runs()
+            indexing.id_of(opened, run)
+            return None
+    except UsageError:
+        found = [Path(row.folder) for row in unindexed.named(run, known)]
+    return found[0] if found and not archive.is_going_on(found[0]) else None
 
 
 FIGURES: tuple[Field[Any], ...] = (

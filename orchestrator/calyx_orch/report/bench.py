@@ -9,7 +9,7 @@ from rich.console import Console
 
 from calyx_orch.analysis.rows import GuestRow, Summary
 from calyx_orch.model import RunRecord
-from calyx_orch.report import facts, screen, tables, terminal
+from calyx_orch.report import facts, screen, tables, terminal, wording
 from calyx_orch.report.fields import Field
 
 _KEPT = (
@@ -46,6 +46,9 @@ def show(record: RunRecord, summary: Summary, console: Console, *, target: str) 
                 screen.prose(console, f"{text}: {told}", "dim")
     for text in tables.doubts(record, summary):
         screen.prose(console, f"doubtful: {text}", "yellow")
+    if record.status == "interrupted":
+        planned = wording.count_of(len(record.plan.rounds), "round")
+        terminal.conclude(f"Interrupted: {len(record.measurements)} of {planned} measured.", console)
 
 
 def _setup(setup: Mapping[str, Any]) -> str:

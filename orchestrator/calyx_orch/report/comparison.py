@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from calyx_orch.analysis.compare import BETTER, NO_DIFFERENCE, NOT_ENOUGH, WORSE, Comparison, ComparisonRow
+from calyx_orch.analysis.comparison import BETTER, NO_DIFFERENCE, NOT_ENOUGH, WORSE, Comparison, ComparisonRow
 from calyx_orch.documents import strict_json
 from calyx_orch.report import screen, sharing, terminal, wording
 from calyx_orch.report.fields import Field

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from calyx_orch.analysis import histogram
-from calyx_orch.analysis.compare import METRICS, Comparison, SideUnits, units_by_side
+from calyx_orch.analysis.compare import METRICS, units_by_side
+from calyx_orch.analysis.comparison import Comparison, SideUnits
 from calyx_orch.analysis.rounds import latencies
 from calyx_orch.model import Histogram
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calyx_orch.analysis.compare import Comparison
+from calyx_orch.analysis.comparison import Comparison
 from calyx_orch.report import comparison, figures, page, tables
 from calyx_orch.report import dashboard as dashboards
 from calyx_orch.report.wording import count_of, printable

@@ -40,8 +40,8 @@ HEADS = {
 }
 
 
-def show(found: Sequence[Readiness], notes: Sequence[str], console: Console) -> None:
-    """Print the marks, what is wrong, what else is worth telling, and one sentence."""
+def show(found: Sequence[Readiness], notes: Sequence[str], console: Console, *, refusal: str = "") -> None:
+    """Print the marks, what is wrong, what else is worth telling, and one sentence with the `refusal` of the plan itself."""
     with screen.width(console):
         _print_marks(found, console)
         _print_findings(found, console)
@@ -51,7 +51,8 @@ def show(found: Sequence[Readiness], notes: Sequence[str], console: Console) -> 
         if len(told) > ROWS_MAX:
             screen.prose(console, f"and {len(told) - ROWS_MAX} notes more (--json has all)", "dim")
         console.print()
-        screen.prose(console, sentence(found), "bold")
+        refused = f" As it stands, `run` would refuse this: {refusal}." if refusal else ""
+        screen.prose(console, f"{sentence(found)}{refused}", "bold")
 
 
 def sentence(found: Sequence[Readiness]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from calyx_orch import deploy, engines, transport
 from calyx_orch.engines.answers import ramp_ns
-from calyx_orch.errors import CalyxError
+from calyx_orch.errors import CalyxError, GuestError, RefusedError
 from calyx_orch.model import Answers, ClockBound, Measurement, Plan, Round
 from calyx_orch.runner import hanging, interrupting, preflight, preparing, probes
 from calyx_orch.runner.interrupting import RunInterrupted
@@ -67,7 +67,10 @@ class Benched:
 async def bench(
     plan: Plan, *, interrupted: asyncio.Event, phase: Callable[[str], None], look: Callable[[Look], None]
 ) -> Benched:
-    """Run the rounds of a plan for one local guest. Raises GuestError or AgentError when the machine cannot do its part.
+    """Run the rounds of a plan for one local guest.
+
+    Raises RefusedError when the target cannot be used, before anything is measured, and GuestError or AgentError when the machine
+    cannot do its part later.
 
     When `interrupted` is set the I/O stops, and what was measured is kept; the files are removed in every case.
     """
@@ -101,10 +104,13 @@ async def _run(
     async def step(work: Coroutine[Any, Any, Any]) -> Any:
         return await interrupting.unless(interrupted, work)
 
-    await step(preflight.inspect(session, plan))
-    phase("laying out files")
-    for layout in plan.layouts:
-        await step(preparing.lay_out(session, layout, plan, lambda _, note: found.notes.append(note)))
+    try:
+        await step(preflight.inspect(session, plan))
+        phase("laying out files")
+        for layout in plan.layouts:
+            await step(preparing.lay_out(session, layout, plan, lambda _, note: found.notes.append(note)))
+    except GuestError as error:
+        raise RefusedError(str(error)) from None
     phase("probing")
     found.notes += await step(probes.ask_all([session]))
     found.facts = session.facts

@@ -171,7 +171,7 @@ class Fleet:
             step, reason = self.troubles[guest.name]
             return GuestOutcome(guest.name, "lost", step, reason, notes)
         found = self.answered.get(guest.name, [])
-        has_figures = any(one.round_index not in self.unjudged for one in found)
+        has_figures = any(one.status == "ok" and one.round_index not in self.unjudged for one in found)
         bad = [m for m in found if m.status == "failed"]
         if bad:
             state = "partial" if len(bad) < len(found) else "lost"

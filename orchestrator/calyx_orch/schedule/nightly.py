@@ -10,6 +10,7 @@ from typing import Any
 from calyx_orch.analysis import false_alarms, history, keeping, nights
 from calyx_orch.analysis.history import BETTER, History
 from calyx_orch.analysis.nights import Told, Tonight
+from calyx_orch.analysis.regression import NIGHTS_MIN
 from calyx_orch.analysis.scopes import ScopeRow, scope_rows
 from calyx_orch.model import RunRecord
 from calyx_orch.report.wording import count_of
@@ -67,7 +68,7 @@ def after(
     notes += [f"measured again and cleared: {name}" for night in found.values() for name in night.cleared]
     notes += expire(store, schedule, record.plan.inventory.key, now_s, tonight=record.run_id)
     return Night(
-        _verdict(found, record), news, tuple(one.sentence for one in findings), tuple(notes),
+        _verdict(found, histories.values(), record), news, tuple(one.sentence for one in findings), tuple(notes),
         {name: value for values in again.values() for name, value in values.items()},
     )  # fmt: skip
 
@@ -229,7 +230,7 @@ def _news(found: Mapping[str, Tonight]) -> Iterable[str]:
             yield f"worse tonight, measured twice: {said[metric, name]}"
 
 
-def _verdict(found: Mapping[str, Tonight], record: RunRecord) -> str:
+def _verdict(found: Mapping[str, Tonight], histories: Iterable[History], record: RunRecord) -> str:
     open_ = [one for one in (*_each(found, "opened"), *_each(found, "still_open")) if one.worse]
     counts = (
         (len(open_), "regression open", "regressions open"),
@@ -242,7 +243,9 @@ def _verdict(found: Mapping[str, Tonight], record: RunRecord) -> str:
     parts = [f"{count} {one if count == 1 else many}" for count, one, many in counts if count]
     measured = sum(outcome.state == "measured" for outcome in record.outcomes)
     parts.append(f"{measured} of {len(record.outcomes)} guests measured")
-    return "; ".join(parts if open_ or len(parts) > 1 else ["nothing changed", *parts]).capitalize() + "."
+    longest = max((len(track.points) for history in histories for track in history.tracks), default=0)
+    quiet = "nothing changed" if longest >= NIGHTS_MIN else f"too few nights to judge yet ({longest} of {NIGHTS_MIN})"
+    return "; ".join(parts if open_ or len(parts) > 1 else [quiet, *parts]).capitalize() + "."
 
 
 def _lost(store: Store, schedule: Schedule, record: RunRecord) -> tuple[list[str], list[str]]:

@@ -204,6 +204,11 @@ def default_url() -> str:
     return f"sqlite:///{Path(home) / 'calyx-orch' / 'store.sqlite'}"
 
 
+def is_not_begun() -> bool:
+    """Whether nobody named a store, and that of the user is not there yet."""
+    return not os.environ.get(ENVIRONMENT) and not Path(sa.make_url(default_url()).database or "").exists()
+
+
 def open_store(url: str | None = None, *, create: bool = True) -> Store:
     """Open the index at `url` and bring its tables up to date. Raises UsageError when it cannot be opened, saying why.
 

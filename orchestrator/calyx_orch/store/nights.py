@@ -41,6 +41,7 @@ class NightRow(NamedTuple):
     run_id: str
     started_s: float
     started_at: str
+    inventory: str
     scope: str
     name: str
     target: str
@@ -135,7 +136,7 @@ def trend(
     if metric not in METRICS:
         raise UsageError(f"no metric is called {metric!r}: there are {', '.join(METRICS)}")
     lane, figure, run = tables.lane.c, tables.figure.c, tables.run.c
-    nights = sa.select(run.run_id, run.started_s, run.started_at).where(run.started_s >= since_s)
+    nights = sa.select(run.run_id, run.started_s, run.started_at, run.inventory).where(run.started_s >= since_s)
     if "inventory" in where:
         nights = nights.where(run.inventory == where["inventory"])
     mine = [lane.scope == scope, *(lane[name] == value for name, value in where.items() if name != "inventory")]

@@ -48,7 +48,7 @@ def figure(
                 x=x, y=values, marker={"color": palette.PARTS.get(part, "#999999")}, width=0.62,
                 hovertext=_texts(rows["guest"], part, values), **_named(f"{part} (sampled)", said), **where,
             )  # fmt: skip
-        for field, symbol, name in (("busy", "line-ew", "busy (schedstat)"), ("engine", "diamond", "engine alone")):
+        for field, symbol, name in (("busy", "line-ew", "busy (total)"), ("engine", "diamond", "engine alone")):
             values = rows[f"{field}_percent"]
             if values.isna().all():
                 continue

@@ -46,7 +46,8 @@ class HostKeys:
         keys = cls(files, files[0] if accepts else None)
         if connection.known_hosts is not None and not accepts and not files[0].exists():
             raise ReachError(
-                f"the known_hosts file {files[0]} does not exist: correct `known_hosts`, or make it with ssh-keyscan",
+                f"the known_hosts file {files[0]} does not exist: correct `known_hosts`, or make it with ssh-keyscan and compare "
+                "the fingerprints",
                 at="host key",
             )
         for path in files:

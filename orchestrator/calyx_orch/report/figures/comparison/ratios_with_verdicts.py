@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from calyx_orch.analysis.compare import BETTER, NO_DIFFERENCE, NOT_ENOUGH, OTHER_LOAD, WORSE
+from calyx_orch.analysis.comparison import BETTER, NO_DIFFERENCE, NOT_ENOUGH, OTHER_LOAD, WORSE
 from calyx_orch.report import wording
 from calyx_orch.report.comparison_frame import ComparisonFrame, of_cell, only
 from calyx_orch.report.figures import NothingToDraw, palette, panels
