@@ -215,6 +215,19 @@ def test_a_choice_is_kept_until_it_is_to_be_made_anew(tmp_path: Path) -> None:
     assert Cache(path).get("k") is None
 
 
+def test_choices_of_two_runs_at_once_are_both_kept(tmp_path: Path) -> None:
+    """Each has read the file before the other wrote it; the later choice for one key stands."""
+    path = tmp_path / "calibration.json"
+    ours, theirs = Cache(path), Cache(path)
+    assert ours.put("a", choice.Choice(BATCH, "ours"), {}) is theirs.put("b", choice.Choice(EACH, "theirs"), {}) is None
+    assert theirs.put("a", choice.Choice(EACH, "later"), {}) is ours.put("c", choice.Choice(BATCH, "ours"), {}) is None
+    kept = Cache(path)
+    assert [kept.get(key) for key in "abc"] == [
+        choice.Choice(EACH, "later"), choice.Choice(EACH, "theirs"), choice.Choice(BATCH, "ours")
+    ]  # fmt: skip
+    assert [one.name for one in tmp_path.iterdir()] == ["calibration.json"]
+
+
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "could not be kept" in (Cache(tmp_path / "file" / "x.json").put("k", choice.Choice(EACH, ""), {}) or "")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,14 +49,17 @@ class Cache:
     _entries: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._entries = self._read()
+
+    def _read(self) -> dict[str, dict[str, Any]]:
         if self.path is None:
-            return
+            return {}
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             entries = document["entries"] if document.get("format") == CACHE_FORMAT else {}
-            self._entries = {str(key): dict(entry) for key, entry in entries.items()}
+            return {str(key): dict(entry) for key, entry in entries.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            self._entries = {}
+            return {}
 
     def get(self, key: str) -> choice.Choice | None:
         """The choice of that key, None when there is none or it is not to be believed."""
@@ -70,28 +74,42 @@ class Cache:
             return None
 
     def put(self, key: str, chosen: choice.Choice, group: Mapping[str, Any]) -> str | None:
-        """Keep a choice. Returns a sentence when it could not be kept."""
+        """Keep a choice beside those that other runs have kept meanwhile. Returns a sentence when it could not be kept."""
         candidate = chosen.candidate
-        self._entries[key] = {
-            "setup": candidate.setup,
-            "refill": candidate.refill,
-            "why": chosen.why,
-            "group": dict(group),
-        }
+        entry = {"setup": candidate.setup, "refill": candidate.refill, "why": chosen.why, "group": dict(group)}
+        self._entries[key] = entry
         if self.path is None:
             return None
-        kept = dict(list(self._entries.items())[-CACHE_ENTRIES_MAX:])
-        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.touch(0o600)
-            temporary.write_text(json.dumps({"format": CACHE_FORMAT, "entries": kept}, indent=1), encoding="utf-8")
-            temporary.replace(self.path)
+            with _alone_in(self.path.parent):
+                others = {known: one for known, one in self._read().items() if known != key}
+                self._write(self.path, dict(list({**others, key: entry}.items())[-CACHE_ENTRIES_MAX:]))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
             return f"the calibration could not be kept in {self.path}: {error.strerror}"
         return None
+
+    def _write(self, path: Path, entries: Mapping[str, Any]) -> None:
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            temporary.touch(0o600)
+            temporary.write_text(json.dumps({"format": CACHE_FORMAT, "entries": entries}, indent=1), encoding="utf-8")
+            temporary.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Be the only one who writes there, as long as all ask for it."""
+    held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 @dataclass(frozen=True)
