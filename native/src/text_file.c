@@ -9,6 +9,7 @@
 #include "calyx/text.h"
 
 #define FIRST_BYTES 4096
+#define MOST_BYTES (16u << 20) /* of what somebody may have put in the place of a small file */
 
 /* Reads until the end or until `size` bytes are there. How many, or -errno. */
 static ssize_t read_on(int fd, char *text, size_t size)
@@ -31,7 +32,7 @@ static ssize_t read_on(int fd, char *text, size_t size)
 
 ssize_t calyx_read_text(const char *path, char *text, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	ssize_t length;
 
 	if (fd < 0)
@@ -45,12 +46,12 @@ ssize_t calyx_read_text(const char *path, char *text, size_t size)
 
 char *calyx_read_all(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe has nobody who writes */
 	size_t size = FIRST_BYTES, length = 0;
 	char *text = NULL, *larger;
 	ssize_t got;
 
-	for (; fd >= 0; size *= 2) {
+	for (; fd >= 0 && size <= MOST_BYTES; size *= 2) {
 		larger = realloc(text, size);
 		got = larger ? read_on(fd, larger + length, size - 1 - length) : -ENOMEM;
 		if (larger)

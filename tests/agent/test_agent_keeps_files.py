@@ -284,6 +284,21 @@ def test_a_damaged_record_is_none(start: Start, target: Path, damage: str) -> No
     assert (again["layout"], again["anew"]) == ("new", "the run that used the kept files last did not close them")
 
 
+@pytest.mark.parametrize("what", ["a pipe", "/dev/zero"])
+def test_what_is_no_file_in_the_place_of_the_record_is_none_and_holds_nobody_up(
+    start: Start, target: Path, what: str
+) -> None:
+    record = Path(night(start, target)["directory"]) / "kept"
+    record.unlink()
+    if what == "a pipe":
+        os.mkfifo(record)
+    else:
+        record.symlink_to(what)
+    again = night(start, target)
+    assert (again["layout"], again["anew"]) == ("new", "the run that used the kept files last did not close them")
+    assert [path for path in target.iterdir() if path != Path(again["directory"])] == []
+
+
 def test_a_record_of_another_file_system_is_none_of_these_files(start: Start, target: Path) -> None:
     """The directory was copied with all that tells of it."""
     record = Path(night(start, target)["directory"]) / "kept"

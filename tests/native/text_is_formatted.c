@@ -5,6 +5,8 @@
  */
 #include "check.h"
 
+#include <sys/stat.h>
+
 #include "calyx/text.h"
 
 /* Against the C library's own, with and without room. */
@@ -97,6 +99,13 @@ static void check_files(void)
 	CHECK(!calyx_read_all(path), "gone");
 	CHECK(calyx_read_text(scratch_directory, begin, sizeof(begin)) == -EISDIR, "a directory");
 	CHECK(!calyx_read_all(scratch_directory), "a directory");
+	CHECK(!mkfifo(path, 0600), "a pipe that nobody writes to");
+	text = calyx_read_all(path);
+	CHECK(text && !*text, "nothing is waited for");
+	free(text);
+	text = calyx_read_all("/dev/zero");
+	CHECK(text && !*text, "there is an end to what is read");
+	free(text);
 }
 
 static void check_said(void)

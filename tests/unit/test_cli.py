@@ -275,3 +275,18 @@ def test_a_dry_run_refuses_limits_that_a_run_refuses(
     monkeypatch.setenv("CALYX_ORCH_STORE", f"sqlite:///{tmp_path / 'store.sqlite'}")
     with pytest.raises(UsageError, match=why):
         CliRunner().invoke(cli.app, [*GUEST, *words], catch_exceptions=False)
+
+
+def test_a_screen_of_no_size_is_one_of_unknown_size() -> None:
+    """What draws on it takes every digit of Unicode for a number."""
+    words = [sys.executable, "-m", "calyx_orch.cli", "run", "--help"]
+    for odd in ("²", "٣", "-5", "0", "many"):
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "COLUMNS": odd, "LINES": odd},
+        )
+        assert (done.returncode, done.stderr) == (0, ""), odd

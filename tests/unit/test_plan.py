@@ -468,6 +468,20 @@ def test_a_plan_names_its_format_and_those_of_the_first_runs_are_still_read() ->
 
 
 @pytest.mark.parametrize(
+    ("was", "damaged", "says"),
+    [
+        ('"numjobs": 1', '"numjobs": "2"', "'2' is no whole number"), ('"numjobs": 1', '"numjobs": true', "True is no whole number"),
+        ('"estimated_s": ', '"estimated_s": "x", "was": ', "'x' is no number"), ('"direct": true', '"direct": 1', "1 is no true or false"),
+    ],
+)  # fmt: skip
+def test_a_value_of_another_kind_is_told_and_trips_nobody_later(was: str, damaged: str, says: str) -> None:
+    text = plan.to_json(rich_plan())
+    assert was in text
+    with pytest.raises(FormatError, match=f"this plan cannot be read: {says}"):
+        plan.from_json(text.replace(was, damaged))
+
+
+@pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"format": 2, "plan": {}}', '{"format": 1, "plan": {}}', '{"format": 1}', "null"]
 )
 def test_what_is_no_plan_is_refused(text: str) -> None:

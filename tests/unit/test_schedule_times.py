@@ -110,6 +110,7 @@ def test_what_is_written_wrongly_is_told_with_an_example() -> None:
     for cron, zone, says in (
         ("30 2 * *", "UTC", "write minute, hour"),
         ("61 2 * * *", "UTC", "Bad minute"),
+        ("30 2 * * * *", "UTC", "has 6 fields: write five, minute, hour, day, month and weekday, without seconds"),
         ("30 2 30 2 *", "UTC", "."),
         ("30 2 * * *", "Mars/Base", "no such time zone"),
         ("30 2 * * *", "../../etc/passwd", "no such time zone"),

@@ -90,6 +90,9 @@ def test_a_pipe_gets_no_colours_and_160_columns_or_those_of_columns(
     assert "\x1b" not in text
     tables_only = text.splitlines()[:-2]
     assert 120 < max(map(len, tables_only)) <= 160
+    for odd in ("-5", "", "many"):
+        monkeypatch.setenv("COLUMNS", odd)
+        assert shown(record, summary) == text
     monkeypatch.setenv("COLUMNS", "100")
     assert max(map(len, shown(record, summary).splitlines()[:-2])) <= 100
 

@@ -37,7 +37,8 @@ char *calyx_find(const char *text, const char *word);
 
 /* The begin of a file as text, at most size - 1 bytes and a 0. Its length, or -errno. */
 ssize_t calyx_read_text(const char *path, char *text, size_t size);
-/* The whole of a file as text, which the caller frees; NULL when it cannot be read. */
+/* The whole of a file as text, which the caller frees; NULL when it cannot be read. Of what is no small file the begin,
+ * and of a pipe nothing: neither is waited for. */
 char *calyx_read_all(const char *path);
 /* The next line of such a text without its newline, and *rest behind it; NULL after the last one. */
 char *calyx_next_line(char **rest);

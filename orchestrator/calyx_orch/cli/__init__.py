@@ -18,7 +18,16 @@ __all__ = ["app", "main", "measuring", "reading", "scheduling"]
 
 def main() -> None:
     """Run the command line; every error becomes one message and its exit code."""
+    _forget_odd_sizes()
     sys.exit(_guarded())
+
+
+def _forget_odd_sizes() -> None:
+    """What draws on the terminal takes any digits for a number, also a superscript two."""
+    for name in ("COLUMNS", "LINES"):
+        told = os.environ.get(name, "")
+        if told.isdigit() and not told.isascii():
+            del os.environ[name]
 
 
 def _guarded() -> int:

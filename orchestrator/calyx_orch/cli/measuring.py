@@ -173,9 +173,18 @@ def clean(
     raise typer.Exit(command.show(guests.read(), options))
 
 
+def _directory(word: str) -> Path:
+    """A variable of a shell that is not set is no directory; an empty path would be the one that the shell is in."""
+    if not word:
+        raise UsageError("calyx-orch bench: TARGET is empty: name a directory on the disk that is to be measured")
+    return Path(word)
+
+
 @app.command(epilog=EXIT_CODES)
 def bench(
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A directory on the disk to measure.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="A directory on the disk to measure.", parser=_directory)
+    ],
     rw: Annotated[
         list[str] | None,
         typer.Option(

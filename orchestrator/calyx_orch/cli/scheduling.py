@@ -135,6 +135,8 @@ def add(
         most_s = None if max_duration is None else units.parse_duration(max_duration)
     except ValueError as error:
         raise UsageError(f"--max-duration {max_duration}: {error}") from error
+    if most_s == 0:
+        raise UsageError(f"--max-duration {max_duration}: no run ends before it has begun; leave it out for no limit")
     words: dict[str, Any] = {"overlap": overlap, "catch_up": catch_up, "interrupted": interrupted}
     settings = Settings(
         inventory, cron, timezone or times.zone_of_machine(), str(runs), max_duration_s=most_s, retry=retry, keep=keep,

@@ -94,6 +94,10 @@ def plan_of(target: Path, options: BenchOptions) -> Plan:
         raise UsageError("\n".join(f"calyx-orch bench: {message}" for message in told)) from None
     if any(one.find is not None for one in inventory.workloads):
         raise UsageError("calyx-orch bench: a rate is searched for by `calyx-orch run` with `find` in an inventory")
+    if any(one.load_share is not None for one in inventory.workloads):
+        raise UsageError(
+            "calyx-orch bench: --option rate: a share of a capacity is measured by `calyx-orch run`; write a rate, such as 100MB/s"
+        )
     (guest,) = inventory.guests
     there = replace(guest, targets=tuple(replace(one, path=path) for one in guest.targets))
     inventory = replace(inventory, guests=(there,))

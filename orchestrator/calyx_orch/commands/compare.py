@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calyx_orch.commands import naming
+from calyx_orch.commands import naming, outputs
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.store import archive
@@ -34,6 +34,8 @@ def show(
     from calyx_orch.analysis import compare
     from calyx_orch.report import comparison
 
+    if html is not None:
+        outputs.checked(html, "--html", "page")
     sides = _with_reference(_sides(naming.folders(runs, store), by), reference)
     found = compare.compare(sides, fact=by or "")
     _refuse_unlike(found)

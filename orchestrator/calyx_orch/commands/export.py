@@ -6,7 +6,7 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from calyx_orch.commands import naming
+from calyx_orch.commands import naming, outputs
 from calyx_orch.errors import EXIT_FINE, FolderError, UsageError
 from calyx_orch.report import screen
 
@@ -20,6 +20,8 @@ def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
     naming.known("format", form, FORMATS)
     if form == "parquet" and out is None:
         raise UsageError("Parquet is no text: name a file with --out")
+    if out is not None:
+        outputs.checked(out, "--out")
     (folder,) = naming.folders([run], store)
     record = archive.read(folder)
     with closing(database.open_store(store)) as opened:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from calyx_orch.commands import naming
+from calyx_orch.commands import naming, outputs
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.history import METRICS
@@ -32,6 +32,8 @@ def show(
     from calyx_orch.report import history
     from calyx_orch.store import database
 
+    if html is not None:
+        outputs.checked(html, "--html", "page")
     naming.known("metric", metric, METRICS)
     naming.known("scope", scope, SCOPES)
     if inventory is not None:

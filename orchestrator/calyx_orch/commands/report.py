@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calyx_orch.commands import naming
+from calyx_orch.commands import naming, outputs
 from calyx_orch.commands import run as running
 from calyx_orch.errors import EXIT_FINE
 from calyx_orch.report import screen
@@ -20,6 +20,8 @@ def draw(run: str, *, dashboard: Path | None, out: Path | None, store: str | Non
     from calyx_orch.analysis import summary as analysis
     from calyx_orch.report import run_page
 
+    if out is not None:
+        outputs.checked(out, "--out", "page")
     (folder,) = naming.folders([run], store)
     record = archive.read(folder)
     name = "report.html" if dashboard is None else f"report-{dashboard.stem}.html"

@@ -15,7 +15,7 @@ from rich.console import Console
 from calyx_orch import documents, runner, sources, transport, units, workloads
 from calyx_orch import inventory as inventories
 from calyx_orch import plan as planning
-from calyx_orch.commands import judging, naming
+from calyx_orch.commands import judging, naming, outputs
 from calyx_orch.coordination import is_quorum_met
 from calyx_orch.errors import (
     EXIT_CANNOT_START,
@@ -126,6 +126,8 @@ async def run_inventory(inventory: Inventory, options: RunOptions) -> int:
 def _planned(inventory: Inventory, options: RunOptions) -> tuple[Plan, RunOptions]:
     """The plan, and the options with their limits settled. Raises UsageError for what would be refused after it, too."""
     plan = plan_of(inventory, options)
+    if options.limits.junit is not None:
+        outputs.checked(options.limits.junit, "--junit", "JUnit file")
     options = replace(options, limits=judging.settled(options.limits, plan))
     if not options.dry_run:
         guard_growth(plan, allowed=options.allow_growth)

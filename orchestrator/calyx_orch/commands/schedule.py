@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from calyx_orch import notify, units
+from calyx_orch.commands import outputs
 from calyx_orch.errors import EXIT_FINE, EXIT_GUEST_FAILED, EXIT_INTERRUPTED, EXIT_MISSED, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.fields import Field
@@ -53,6 +54,10 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
         notify.check(settings.notify)
     if settings.ping:
         notify.check_ping(settings.ping)
+    if settings.link and not settings.link.startswith(("https://", "http://")):
+        raise UsageError(
+            f"--link {settings.link}: write where the run folders are served, such as https://bench.example/runs"
+        )
     if settings.inventory == "-":
         raise UsageError("a schedule reads its inventory anew each time: name a file or a program")
     settings = replace(
@@ -60,6 +65,7 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
         notify=_from_anywhere(settings.notify), ping=_from_anywhere(settings.ping),
     )  # fmt: skip
     copied = copying.copy(settings.inventory)
+    _make(Path(settings.runs))
     now_s = time.time()
     lines = firing.yearly(copied.inventory, when.in_a_year(now_s), allow_growth=settings.allow_growth)
     with schedules_of(store, create=True) as schedules:
@@ -71,6 +77,14 @@ def add(name: str, settings: Settings, *, store: str | None) -> int:
         screen.line(line)
     screen.line("a daemon must be at work: `calyx-orch schedule daemon`, or `calyx-orch schedule install --systemd`")
     return EXIT_FINE
+
+
+def _make(runs: Path) -> None:
+    """Make the directory of run folders now: a night that cannot is lost."""
+    try:
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--runs {runs}: it cannot be made: {error.strerror}; name another directory") from error
 
 
 def _from_anywhere(reference: str) -> str:
@@ -165,7 +179,7 @@ def report(name: str, *, out: Path | None, dashboard: Path | None, store: str | 
 
     with closing(database.open_store(store, create=False)) as opened:
         schedule = rows.schedule_of(Schedules(opened).one(name))
-        path = out or Path(schedule.settings.runs) / f"{name}.html"
+        path = outputs.checked(out, "--out", "page") if out else Path(schedule.settings.runs) / f"{name}.html"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         nightly.draw(opened, schedule, out=path, dashboard=dashboard)
     screen.line(f"report: {path}")

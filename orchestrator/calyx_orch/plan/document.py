@@ -17,6 +17,7 @@ from calyx_orch.model import Plan
 
 FORMAT = "calyx-orch-plan/1"
 LEVELS = 4  # with lines of their own: a round, a layout, a guest of the inventory is one line
+SCALARS = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 FORMATS_READ = (FORMAT, 1)  # 1: as it was called at first
 
 
@@ -77,4 +78,8 @@ def _decode(kind: Any, value: Any) -> Any:
         return dict(value)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return kind(value)
-    return float(value) if kind is float else value
+    if kind is float and type(value) is int:
+        return float(value)
+    if kind in SCALARS and type(value) is not kind:
+        raise TypeError(f"{value!r} is no {SCALARS[kind]}")
+    return value

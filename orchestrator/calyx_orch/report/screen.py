@@ -136,7 +136,7 @@ def width(console: Console) -> Iterator[None]:
     before = console.width
     if not console.is_terminal:
         told = os.environ.get("COLUMNS", "")
-        console.width = int(told) if told.isdigit() and int(told) > 0 else PLAIN_WIDTH
+        console.width = int(told) if told.isascii() and told.isdigit() and int(told) > 0 else PLAIN_WIDTH
     try:
         yield
     finally:

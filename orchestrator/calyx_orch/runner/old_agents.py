@@ -74,7 +74,7 @@ def read(
     if "end" not in said:
         raise AgentError("old agents could not be looked for: the script did not come to its end", step="clean")
     old = [line.partition(" ") for line in said.get("old", ())]
-    agents = tuple((path, int(size)) for size, _, path in old if size.isdigit())
+    agents = tuple((path, int(size)) for size, _, path in old if size.isascii() and size.isdigit())
     kept, failed = (
         tuple(Untouched(path, why) for path, _, why in (line.partition(": ") for line in said.get(key, ())))
         for key in ("kept", "failed")

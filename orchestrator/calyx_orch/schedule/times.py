@@ -22,6 +22,7 @@ from calyx_orch.errors import UsageError
 YEAR_S = 365 * 86400
 COUNTED = 10_000
 LISTED = 32  # so many of the missed times are recorded, the newest
+FIELDS = 5  # cronsim takes six, with seconds in front: a slip of the key would fire all day
 LOOK_BACK_S = (
     3600.0,
     86400.0,
@@ -31,7 +32,7 @@ LOOK_BACK_S = (
 
 @dataclass(frozen=True)
 class Times:
-    """A cron expression (five fields, or six with seconds in front) in a time zone of the IANA database."""
+    """A cron expression in a time zone of the IANA database."""
 
     cron: str
     timezone: str
@@ -84,6 +85,10 @@ def checked(cron: str, timezone: str) -> Times:
         zoneinfo.ZoneInfo(timezone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise UsageError(f"--timezone {timezone}: no such time zone; write one such as Europe/Berlin or UTC") from error
+    if len(cron.split()) > FIELDS:
+        raise UsageError(
+            f"--cron {cron!r} has {len(cron.split())} fields: write five, minute, hour, day, month and weekday, without seconds"
+        )
     try:
         CronSim(cron, datetime.datetime(2026, 1, 1))
         found = Times(cron, timezone).next(0)

@@ -49,6 +49,6 @@ def _free_bytes(said: str) -> str:
     """The fourth column of `df -Pk`, in bytes; `?` when there is no such line."""
     for line in reversed(said.splitlines()):
         columns = line.split()
-        if len(columns) >= 6 and columns[3].isdigit() and columns[4].endswith("%"):
+        if len(columns) >= 6 and columns[3].isascii() and columns[3].isdigit() and columns[4].endswith("%"):
             return str(int(columns[3]) * 1024)
     return "?"
