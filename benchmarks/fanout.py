@@ -1,6 +1,6 @@
 """Many guests under one controller: what each costs it, against others, and that none is lost.
 
-    benchmarks/fanout.py                 300 guests beside parallel-ssh and ansible, 1000 guests held: about 20 minutes
+    benchmarks/fanout.py                 300 guests beside parallel-ssh and ansible, 1000 guests held: about 10 minutes
     benchmarks/fanout.py --quick         under a minute; fewer guests, and says what it cannot decide
     benchmarks/fanout.py --check         exit 1 where a goal is missed; the last line is the figure furthest from its goal
     benchmarks/fanout.py --json FILE     every figure and every sample

@@ -1,6 +1,6 @@
 """Do all guests of a round begin at once, and does the controller know it? Against a truth that is known.
 
-    benchmarks/skew.py                 8 and 100 guests, 100 rounds each, 1000 estimates a path: about 20 minutes
+    benchmarks/skew.py                 8 and 100 guests, 100 rounds each, 1000 estimates a path: about 11 minutes
     benchmarks/skew.py --quick         under a minute; fewer rounds, and says what it cannot decide
     benchmarks/skew.py --check         exit 1 where a goal is missed; the last line is the figure furthest from its goal
     benchmarks/skew.py --json FILE     every figure and every sample
