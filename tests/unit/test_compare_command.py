@@ -122,7 +122,7 @@ def test_the_page_is_written_beside_the_table_and_a_dashboard_needs_a_page(
     assert ended.stdout.rstrip().endswith(f"page: {tmp_path}/page.html")
     assert "<h1>Comparison</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "name the page with --html FILE" in compare(*runs, "--dashboard", "x.yaml").stderr
-    assert "cannot write the report" in compare(*runs, "--html", tmp_path / "no" / "page.html").stderr
+    assert "page.html: there is no directory " in compare(*runs, "--html", tmp_path / "no" / "page.html").stderr
 
 
 def test_a_run_whose_folder_is_gone_is_told_where_it_was(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -57,6 +57,8 @@ def test_what_is_something_else_is_not_written_over(tmp_path: Path, what: str, o
     for text in (own, ""):
         file.write_text(text)
         assert outputs.checked(file, "--out", what) == file
+    with pytest.raises(UsageError, match=f"^--out {tmp_path}/no/such: there is no directory {tmp_path}/no$"):
+        outputs.checked(tmp_path / "no" / "such", "--out", what)
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "new", "."):
         outputs.checked(tmp_path / name, "--out", what)

@@ -74,7 +74,7 @@ LABELS = {  # of rules whose label is not their name; the figures that some labe
     "missing": "guests missing", "sqpoll": "SQPOLL starved", "cpu": "CPU saturated", "samples": "few samples",
     "latency-kind": "completion latency", "runtime": "ran shorter or longer", "plateau": "fell within the round", "unsteady": "not steady",
     "start": "start unknown", "clock": "clock error", "unwritten": "unwritten extents", "small": "small files",
-    "other-io": "not idle", "vm-host": "other vm_host", "page-cache": "page cache", "cache": "cache below",
+    "other-io": "device not idle", "vm-host": "other vm_host", "page-cache": "page cache", "cache": "cache below",
     "flush": "flush at once", "ram": "target in RAM",
 }  # fmt: skip
 

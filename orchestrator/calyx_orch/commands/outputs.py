@@ -15,7 +15,8 @@ BEGINS = {"page": b"<!doctype html", "JUnit file": b"<?xml"}
 def checked(out: Path, option: str, what: str = "") -> Path:
     """The file, when it may be written.
 
-    Raises UsageError for a document of a run folder, which would be lost with its run, and where the file is there and is not `what`.
+    Raises UsageError for a document of a run folder, which would be lost with its run, where the file is there and is not `what`, and
+    where there is no directory for it.
     """
     path = out.resolve()
     for folder in path.parents:
@@ -23,6 +24,8 @@ def checked(out: Path, option: str, what: str = "") -> Path:
             raise UsageError(
                 f"{option} {out}: it belongs to the run in {folder}, which would be lost: name another file"
             )
+    if not path.parent.is_dir():
+        raise UsageError(f"{option} {out}: there is no directory {path.parent}")
     begins = BEGINS.get(what, b"")
     if begins and _begins_otherwise(path, begins):
         raise UsageError(f"{option} {out}: it is there and is no {what}: name another file, or remove it")
