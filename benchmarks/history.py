@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib.util
 import statistics
 import sys
 import tempfile
@@ -67,7 +68,7 @@ def main() -> int:
     for name, opened in (("SQLite", sqlite), ("PostgreSQL", postgresql)):
         with opened(given.directory) as url:
             if url is None:
-                figures.append(Figure(name, "all", None, at_most(1.0), reason="PostgreSQL is not installed"))
+                figures.append(Figure(name, "all", None, at_most(1.0), reason="PostgreSQL or psycopg is not installed"))
                 continue
             figures += measured(name, url, guests, given)
     present.print_figures(figures)
@@ -86,7 +87,7 @@ def sqlite(directory: Path) -> Iterator[str | None]:
 @contextlib.contextmanager
 def postgresql(directory: Path) -> Iterator[str | None]:
     """A server of one's own, None where there is none."""
-    found = postgres_server.tools()
+    found = postgres_server.tools() if importlib.util.find_spec("psycopg") else None
     if found is None:
         yield None
         return

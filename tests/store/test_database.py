@@ -16,7 +16,7 @@ from alembic.runtime.migration import MigrationContext
 from calyx_orch.analysis.scopes import scope_rows
 from calyx_orch.errors import UsageError
 from calyx_orch.model import GuestOutcome, LoadMode, RunRecord, Series
-from calyx_orch.store import database, indexing, migrations, nights, packing, tables
+from calyx_orch.store import addresses, database, indexing, migrations, nights, opening, packing, tables
 from calyx_orch.store.schedules import Schedules
 from report_records import run_record
 
@@ -203,7 +203,7 @@ FIGURE_0002 = sa.table(
 def test_the_nights_of_an_older_store_are_carried_over(url: str, record: RunRecord) -> None:
     """Figures, their order and their histograms, of two nights, are what they would be if they were indexed now."""
     rows = scope_rows(record)
-    engine = database._engine(url, create=True)
+    engine = opening.engine_of(addresses.parse(url), create=True)
     with engine.begin() as connection:
         migrations.upgrade(connection, "0002")
         for day in (1, 2):

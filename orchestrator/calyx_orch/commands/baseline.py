@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from calyx_orch.commands import naming
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
+from calyx_orch.store import archive
 
 if TYPE_CHECKING:
     from calyx_orch.store.database import Store
@@ -48,8 +50,7 @@ def show(inventory: str | None, *, store: str | None, as_json: bool) -> int:
         screen.deliver_json([one._asdict() for one in found])
         return EXIT_FINE
     for one in found:
-        where = f"{one.started_at}, {one.folder}" if one.folder is not None else "which is not in the store any more"
-        screen.line(f"{one.inventory}: {one.run_id}, {where}")
+        screen.line(f"{one.inventory}: {one.run_id}, {_where(one)}")
     if not found:
         screen.line("no inventory has a baseline: `calyx-orch baseline set RUN` makes a run that of its inventory")
     return EXIT_FINE
@@ -65,6 +66,13 @@ def clear(inventory: str, *, store: str | None) -> int:
             raise UsageError(f"{key} has no baseline; `calyx-orch baseline show` names those that have one")
     screen.line(f"{key} has no baseline any more")
     return EXIT_FINE
+
+
+def _where(one: Baseline) -> str:
+    if one.folder is None:
+        return "which is not in the store any more"
+    holder = archive.run_id_in(Path(one.folder))
+    return f"{one.started_at}, {one.folder}{naming.taken(one.run_id, holder)}"
 
 
 def _all(opened: Store) -> tuple[Baseline, ...]:

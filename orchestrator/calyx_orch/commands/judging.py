@@ -26,7 +26,10 @@ FINDINGS_SHOWN = 12
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run is held to. `against` is a run folder, a run's id, or `baseline`; `index` False: it is kept out of the store."""
+    """What a run is held to. `against` is a run folder, a run's id, or `baseline`; `index` False: it is kept out of the store.
+
+    `against_id` is the run that `against` was found to be, None before: its folder may be another run's when the run has ended.
+    """
 
     budgets: tuple[str, ...] = ()
     against: str | None = None
@@ -34,6 +37,7 @@ class Limits:
     junit: Path | None = None
     store: str | None = None
     index: bool = False
+    against_id: str | None = None
 
     @property
     def is_judging(self) -> bool:
@@ -61,8 +65,7 @@ def settled(limits: Limits, plan: Plan) -> Limits:
     if limits.against is None:
         return limits
     folder = _reference(limits, limits.against, plan.inventory.key)
-    archive.read(folder)
-    return replace(limits, against=str(folder))
+    return replace(limits, against=str(folder), against_id=archive.read(folder).run_id)
 
 
 def _refuse_misses(limits: Limits, plan: Plan) -> None:
@@ -135,6 +138,10 @@ def _regressions(record: RunRecord, limits: Limits) -> Iterable[Finding]:
 
     inventory = record.plan.inventory
     before = archive.read(Path(limits.against or ""))
+    if limits.against_id not in (None, before.run_id):
+        said = f"{limits.against} held that run when this one began and holds run {before.run_id} now: `calyx-orch compare` takes two runs"
+        yield budgets.Finding(f"against {limits.against_id}", "the run", budgets.UNKNOWN, said)
+        return
     shared = {guest.name for guest in inventory.guests} & {guest.name for guest in before.plan.inventory.guests}
     found = compare.compare([sides.of_run(before.run_id, before, shared), sides.of_run(record.run_id, record, shared)])
     unlike = [one.sentence for one in found.differences if one.forbids]
@@ -151,7 +158,11 @@ def _reference(limits: Limits, against: str, inventory: str) -> Path:
         return folder
     from calyx_orch.store import database, indexing
 
-    with closing(database.open_store(limits.store)) as opened:
+    try:
+        store = database.open_store(limits.store, create=False)
+    except UsageError as error:
+        raise UsageError(f"--against baseline: {error}") from error
+    with closing(store) as opened:
         found = opened.baseline(inventory)
         if found is None:
             raise UsageError(f"{inventory} has no baseline: `calyx-orch baseline set RUN` makes a run of it one")

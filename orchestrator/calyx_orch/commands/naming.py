@@ -52,8 +52,19 @@ def id_of(opened: Store, run: str) -> str:
     try:
         return indexing.id_of(opened, run)
     except UsageError:
-        _refuse_beside(run, opened.runs())
+        if not is_begun(run, known := opened.runs()):
+            _refuse_beside(run, known)
         raise
+
+
+def is_begun(run: str, known: Sequence[RunRow]) -> bool:
+    """Whether the id of one of these runs begins so."""
+    return any(row.run_id.startswith(run) for row in known)
+
+
+def taken(run_id: str, holder: str | None) -> str:
+    """What there is to say of a run whose folder holds the run `holder` by now; nothing where that is none, as on another machine."""
+    return f", folder taken over by run {holder}" if holder not in (None, run_id) else ""
 
 
 def inventory_key(written: str) -> str:
@@ -74,10 +85,13 @@ def known(what: str, word: str, choices: Iterable[str]) -> str:
 def _folder(opened: Store, name: str) -> Path:
     from calyx_orch.store import indexing
 
+    known = opened.runs()
+    if is_begun(name, known):  # what is wrong with such a name or its folder leads to no other run
+        return indexing.run_of(opened, name)
     try:
         return indexing.run_of(opened, name)
     except UsageError as error:
-        return _beside(name, opened.runs(), error)
+        return _beside(name, known, error)
 
 
 def _beside(name: str, known: Sequence[RunRow], otherwise: UsageError) -> Path:

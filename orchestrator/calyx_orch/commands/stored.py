@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -65,10 +65,13 @@ def list_runs(*, store: str | None, limit: int, as_json: bool) -> int:
         failed = None
     shown = sorted((*rows, *others), key=lambda row: -row.started_s)[:limit]
     ids = {row.run_id for row in others}
+    held = {row.run_id: archive.run_id_in(Path(row.folder)) for row in shown}
     if as_json:
-        screen.deliver_json([{**asdict(row), "is_indexed": row.run_id not in ids} for row in shown])
+        screen.deliver_json(
+            [{**asdict(row), "is_indexed": row.run_id not in ids, "folder_holds": held[row.run_id]} for row in shown]
+        )
     else:
-        _show_runs(shown, ids)
+        _show_runs(shown, ids, held)
     if failed is not None:
         raise failed
     return EXIT_FINE
@@ -86,11 +89,13 @@ def _runs(store: str | None) -> tuple[tuple[RunRow, ...], UsageError | None]:
         return opened.runs(), None
 
 
-def _show_runs(rows: Sequence[RunRow], others: Container[str]) -> None:
+def _show_runs(rows: Sequence[RunRow], others: Container[str], held: Mapping[str, str | None]) -> None:
+    """A table of runs; `others` are not in the store, `held` is what their folders hold by now (None: no run, or it is not here)."""
     from calyx_orch.report import terminal
 
     def status(row: RunRow) -> str:
-        return f"{row.status}{' (short)' * row.is_short}{', not in the store' * (row.run_id in others)}"
+        beside = ", not in the store" * (row.run_id in others)
+        return f"{row.status}{' (short)' * row.is_short}{beside}{naming.taken(row.run_id, held[row.run_id])}"
 
     fields: tuple[Field[RunRow], ...] = (
         Field("run", lambda row: row.run_id),  # never broken: it is copied
@@ -127,7 +132,8 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
         screen.deliver_json({**asdict(row), "figures": figures})
         return EXIT_FINE
     console = screen.console()
-    screen.line(f"{row.run_id}, {row.started_at}, {row.inventory}, {row.status}: {row.folder}", to=console)
+    taken = naming.taken(row.run_id, archive.run_id_in(Path(row.folder)))
+    screen.line(f"{row.run_id}, {row.started_at}, {row.inventory}, {row.status}: {row.folder}{taken}", to=console)
     if every and not figures:
         there = " or ".join(dict.fromkeys(one["scope"] for one in every))
         screen.line(f"no guest of it is on a {scope}: choose --scope {there}", to=console)
@@ -167,6 +173,8 @@ def _beside(run: str, store: str | None) -> Path | None:
             indexing.id_of(opened, run)
             return None
     except UsageError:
+        if naming.is_begun(run, known):
+            return None
         found = [Path(row.folder) for row in unindexed.named(run, known)]
     return found[0] if found and not archive.is_going_on(found[0]) else None
 

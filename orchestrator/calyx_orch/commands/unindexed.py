@@ -22,8 +22,9 @@ LOOKED_AT_MOST = 200  # folders among which a run is sought by its id: each is r
 
 def beside(known: Sequence[RunRow], *, most: int | None = None) -> tuple[RunRow, ...]:
     """The runs that lie beside these and are none of them, the newest first, `most` at most; `sentence` says what to do with each."""
-    ids, places = {row.run_id for row in known}, {row.folder for row in known}
-    folders = sorted((one for one in _folders(known) if str(one) not in places), key=_written_s, reverse=True)
+    ids, places = {row.run_id for row in known}, {row.folder: row.run_id for row in known}
+    others = (one for one in _folders(known) if str(one) not in places or archive.run_id_in(one) != places[str(one)])
+    folders = sorted(others, key=_written_s, reverse=True)
     found = (row for folder in folders[:most] if (row := _row(folder)) is not None)
     return tuple(sorted((row for row in found if row.run_id not in ids), key=lambda row: -row.started_s))
 

@@ -9,7 +9,6 @@ of open incidents stay.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from calyx_orch.errors import UsageError
+from calyx_orch.store import archive
 
 UNITS_S = {"d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
 _PART = re.compile(r"^(\d+)\s*([dwy])\s+(raw|summaries)$")
@@ -73,10 +73,7 @@ def expired(
 
 def is_its_folder(night: Night) -> bool:
     """Whether the folder still is that of the run: nothing else is ever removed."""
-    try:
-        return bool(json.loads((night.folder / "run.json").read_text(encoding="utf-8"))["run_id"] == night.run_id)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    return archive.run_id_in(night.folder) == night.run_id
 
 
 def remove_raw(night: Night) -> bool:

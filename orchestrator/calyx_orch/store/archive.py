@@ -292,6 +292,14 @@ def _read(path: Path) -> RunRecord:
     )
 
 
+def run_id_in(path: Path) -> str | None:
+    """The id of the run that a folder holds by now, of which nothing else is read; None: of none, or its run.json is damaged."""
+    try:
+        return str(json.loads((path / "run.json").read_bytes())["run_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def is_going_on(path: Path) -> bool:
     """Whether a controller is at work on the run in this folder; False also where the file system knows no locks."""
     try:

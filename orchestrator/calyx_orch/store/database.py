@@ -1,7 +1,4 @@
-"""The index of run folders: SQLite by default, PostgreSQL for teams, the same statements on both.
-
-    sqlite:///FILE                          one file, 0600; several processes may read and write it at once
-    postgresql://USER@HOST/DATABASE         with the extra `postgresql` (psycopg 3)
+"""The index of run folders: SQLite by default, PostgreSQL for teams, the same statements on both (`addresses`, `opening`).
 
 A run is indexed in one transaction, so a reader sees it whole or not at all. Everything in here but baselines is made again by
 `calyx-orch index`.
@@ -13,6 +10,7 @@ import contextlib
 import datetime
 import hashlib
 import os
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,14 +24,12 @@ from calyx_orch.analysis.scopes import ScopeRow
 from calyx_orch.documents import strict_json
 from calyx_orch.errors import UsageError
 from calyx_orch.model import Histogram, RunRecord, Series
-from calyx_orch.store import migrations, nights, packing, tables
+from calyx_orch.store import addresses, nights, opening, packing, tables
+from calyx_orch.store.addresses import ENVIRONMENT, shown
+from calyx_orch.store.addresses import default as default_url
 from calyx_orch.store.nights import NightRow
 
-__all__ = ["NightRow", "RunRow", "Store", "default_url", "open_store", "row_of", "shown"]
-
-ENVIRONMENT = "CALYX_ORCH_STORE"
-BUSY_TIMEOUT_S = 30.0
-_WRITES = "calyx_writes"
+__all__ = ["ENVIRONMENT", "NightRow", "RunRow", "Store", "default_url", "is_not_begun", "open_store", "row_of", "shown"]
 
 
 @dataclass(frozen=True)
@@ -172,10 +168,11 @@ class Store:
     @contextlib.contextmanager
     def _begin(self, *, writes: bool = False) -> Iterator[Connection]:
         try:
-            with self._engine.connect().execution_options(**{_WRITES: writes}) as connection, connection.begin():
+            with self._engine.connect().execution_options(**{opening.WRITES: writes}) as connection, connection.begin():
                 yield connection
         except sa.exc.DBAPIError as error:
-            raise UsageError(f"the store {shown(self.url)} failed: {error.orig}") from error
+            reason = addresses.scrubbed(error.orig, self._engine.url)
+            raise UsageError(f"the store {shown(self.url)} failed: {reason}") from error
 
 
 def row_of(record: RunRecord, *, sentence: str) -> RunRow:
@@ -195,90 +192,33 @@ def row_of(record: RunRecord, *, sentence: str) -> RunRow:
     )
 
 
-def default_url() -> str:
-    """Where the index lies when nobody says: $CALYX_ORCH_STORE, else a file of the user's own."""
-    given = os.environ.get(ENVIRONMENT)
-    if given:
-        return given
-    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return f"sqlite:///{Path(home) / 'calyx-orch' / 'store.sqlite'}"
-
-
 def is_not_begun() -> bool:
     """Whether nobody named a store, and that of the user is not there yet."""
-    return not os.environ.get(ENVIRONMENT) and not Path(sa.make_url(default_url()).database or "").exists()
+    if os.environ.get(ENVIRONMENT):
+        return False
+    try:
+        return not Path(addresses.parse(default_url()).database or "").stat().st_size
+    except OSError:
+        return True
 
 
 def open_store(url: str | None = None, *, create: bool = True) -> Store:
     """Open the index at `url` and bring its tables up to date. Raises UsageError when it cannot be opened, saying why.
 
-    Who only reads does not `create` a file that is not there: an empty store says nothing of a mistyped name.
+    Who only reads does not `create` what is not there: an empty store says nothing of a mistyped name. A database of another program is
+    left as it is.
     """
     url = url or default_url()
+    address = addresses.parse(url)
     try:
-        engine = _engine(url, create=create)
-        with engine.begin() as connection:
-            migrations.upgrade(connection)
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
-        raise UsageError(
-            f"{shown(url)!r}{_of_environment(url)} is no store: write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-        ) from error
-    except (sa.exc.DBAPIError, OSError) as error:
-        reason = getattr(error, "orig", None) or error
-        raise UsageError(f"the store {shown(url)} cannot be opened: {reason}") from error
-    except ModuleNotFoundError as error:
+        return Store(opening.opened(address, create=create), url)
+    except (sa.exc.ArgumentError, sa.exc.DBAPIError, sqlite3.Error, OSError) as error:
+        reason = addresses.scrubbed(getattr(error, "orig", None) or error, address)
+        raise UsageError(f"the store {shown(url)}{addresses.of_environment(url)} cannot be opened: {reason}") from error
+    except ImportError as error:
         raise UsageError(
             f"a store on PostgreSQL needs psycopg: `pip install 'calyx-orch[postgresql]'` ({error})"
         ) from error
-    return Store(engine, url)
-
-
-def shown(url: str) -> str:
-    """The address without its password."""
-    try:
-        return sa.make_url(url).render_as_string(hide_password=True)
-    except sa.exc.ArgumentError:
-        return url
-
-
-def _of_environment(url: str) -> str:
-    return f" of ${ENVIRONMENT}" if url == os.environ.get(ENVIRONMENT) else ""
-
-
-def _engine(url: str, *, create: bool) -> Engine:
-    parsed = sa.make_url(url)
-    if parsed.drivername in ("postgresql", "postgres"):
-        return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-    if not parsed.drivername.startswith("sqlite"):
-        raise sa.exc.ArgumentError(parsed.drivername)
-    if parsed.database and not create and not Path(parsed.database).exists():
-        raise UsageError(
-            f"there is no store at {parsed.database} yet: `calyx-orch run` makes it, `calyx-orch index DIR` fills it"
-        )
-    if parsed.database:
-        _private_file(Path(parsed.database))
-    engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_S})
-    sa.event.listen(engine, "connect", _sqlite_ways)
-    sa.event.listen(engine, "begin", _sqlite_begin)
-    return engine
-
-
-def _private_file(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-
-
-def _sqlite_ways(connection: Any, _: object) -> None:
-    """Readers beside a writer (WAL), foreign keys, and transactions that begin where we say."""
-    connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _sqlite_begin(connection: Connection) -> None:
-    """A writer takes its lock at once, so that it waits for others instead of failing half-way; readers take none."""
-    writes = connection.get_execution_options().get(_WRITES, True)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _insert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:

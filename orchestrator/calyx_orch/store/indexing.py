@@ -39,7 +39,7 @@ def folders(paths: tuple[Path, ...]) -> Iterator[Path]:
 def run_of(store: Store, name: str) -> Path:
     """The folder of a run that is named by its path, its id or the beginning of it, or `latest`.
 
-    Raises UsageError when neither names a run, and when the folder is no longer where it was indexed.
+    Raises UsageError when neither names a run, and when the folder is no longer where it was indexed or holds another run by now.
     """
     if (Path(name) / "run.json").is_file():
         return Path(name)
@@ -48,6 +48,13 @@ def run_of(store: Store, name: str) -> Path:
     if not (folder / "run.json").is_file():
         raise UsageError(
             f"the folder of run {row.run_id} is gone: {folder}; where it was moved, `calyx-orch index DIR` finds it again"
+        )
+    holder = archive.run_id_in(folder)
+    if holder not in (None, row.run_id):  # of a damaged one the reader says what is wrong with it
+        raise UsageError(
+            f"the folder of run {row.run_id} now holds run {holder}: {folder}; the figures of {row.run_id} are still in the store "
+            f"(`calyx-orch show {row.run_id}`), but not what was measured: where its folder was moved, `calyx-orch index DIR` finds it "
+            f"again; else name {holder}, and make a run that is there the baseline (`calyx-orch baseline set RUN`) where this one is"
         )
     return folder
 
