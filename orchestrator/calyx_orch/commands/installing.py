@@ -14,9 +14,8 @@ from calyx_orch.commands.schedule import schedules_of
 from calyx_orch.errors import EXIT_FINE, UsageError
 from calyx_orch.report import screen
 from calyx_orch.schedule import rows, systemd
-from calyx_orch.store import database
+from calyx_orch.store import addresses, database
 
-SQLITE = "sqlite:///"
 SYSTEMCTL_TIMEOUT_S = 60.0
 RUNNING = Path("/run/systemd/system")  # is there while systemd is at work
 
@@ -85,7 +84,7 @@ def _units(*, system: bool, store: str | None, environment_file: str) -> systemd
     command = _command(url, is_named=store is not None or not environment_file)
     with schedules_of(store, create=True) as schedules:
         runs = [rows.schedule_of(row).settings.runs for row in schedules.all()]
-    writes = [str(Path(url.removeprefix(SQLITE)).parent)] if url.startswith(SQLITE) else []
+    writes = [str(file.parent)] if (file := _file(url)) is not None else []
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "calyx-orch"
     state = calibration.cache_path().parent
     writes = list(dict.fromkeys([*writes, *runs, str(cache), str(state)]))
@@ -94,7 +93,14 @@ def _units(*, system: bool, store: str | None, environment_file: str) -> systemd
 
 def _from_anywhere(url: str) -> str:
     """The address of a store that means the same from every directory: a unit is not started in this one."""
-    return f"{SQLITE}{Path(url.removeprefix(SQLITE)).absolute()}" if url.startswith(SQLITE) else url
+    file = _file(url)
+    return url if file is None else f"sqlite:///{file}"
+
+
+def _file(url: str) -> Path | None:
+    """The file of a store on SQLite, by its whole path; None on PostgreSQL. Raises UsageError for what is no store."""
+    address = addresses.parse(url)
+    return Path(address.database or "").absolute() if address.drivername == addresses.SQLITE else None
 
 
 def _command(url: str, *, is_named: bool) -> list[str]:
