@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 
-from calyx_orch.commands import naming, outputs
+from calyx_orch.commands import holding, naming, outputs
 from calyx_orch.errors import EXIT_FINE, FolderError, UsageError
 from calyx_orch.report import screen
 
@@ -15,7 +14,7 @@ FORMATS = ("csv", "parquet", "json", "openmetrics", "junit")
 
 def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
     """Write the run to `out`, or to standard output. Raises UsageError for an unknown form, and for Parquet without a file."""
-    from calyx_orch.store import archive, database, indexing
+    from calyx_orch.store import archive
 
     naming.known("format", form, FORMATS)
     if form == "parquet" and out is None:
@@ -24,10 +23,9 @@ def write(run: str, *, form: str, out: Path | None, store: str | None) -> int:
         outputs.checked(out, "--out")
     (folder,) = naming.folders([run], store)
     record = archive.read(folder)
-    with closing(database.open_store(store)) as opened:
-        indexing.put(opened, record)
-        row = opened.find(record.run_id)
-        figures = opened.figures(record.run_id)
+    with holding.store_with(str(folder), store) as (opened, run_id):
+        row = opened.find(run_id)
+        figures = opened.figures(run_id)
     from calyx_orch.report import export, junit, terminal
 
     match form:

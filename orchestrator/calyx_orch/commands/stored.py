@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calyx_orch.commands import naming
+from calyx_orch.commands import holding, naming
 from calyx_orch.errors import EXIT_FINE, CalyxError, UsageError
 from calyx_orch.report import screen
 from calyx_orch.report.fields import Field
@@ -19,7 +17,7 @@ from calyx_orch.report.wording import count_of, cv, latency, rate, significant
 from calyx_orch.store import archive
 
 if TYPE_CHECKING:
-    from calyx_orch.store.database import RunRow, Store
+    from calyx_orch.store.database import RunRow
 
 ALL = "all"
 NEXT_SHOWN = 6  # runs beside the store of which is said what to do with them
@@ -124,7 +122,7 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
     from calyx_orch.report import terminal
 
     naming.known("scope", scope, (*SCOPES, ALL))
-    with _holding(run, store) as (opened, run_id):
+    with holding.store_with(run, store) as (opened, run_id):
         row = opened.find(run_id)
         every = opened.figures(row.run_id)
     figures = [one for one in every if scope in (ALL, one["scope"])]
@@ -140,43 +138,6 @@ def show(run: str, *, store: str | None, scope: str, as_json: bool) -> int:
     terminal.show_rows(console, f"by {scope}", FIGURES, figures)
     terminal.conclude(row.sentence, console)
     return EXIT_FINE
-
-
-@contextlib.contextmanager
-def _holding(run: str, store: str | None) -> Iterator[tuple[Store, str]]:
-    """The store that has the run, with its id there; for a run that lies beside it, one that is thrown away."""
-    from calyx_orch.store import database, indexing
-
-    beside = _beside(run, store)
-    if beside is None:
-        with closing(naming.store_of(run, store)) as opened:
-            yield opened, naming.id_of(opened, run)
-        return
-    with (
-        tempfile.TemporaryDirectory() as base,
-        closing(database.open_store(f"sqlite:///{base}/store.sqlite")) as opened,
-    ):
-        record = archive.read(beside)
-        indexing.put(opened, record)
-        yield opened, record.run_id
-
-
-def _beside(run: str, store: str | None) -> Path | None:
-    """The folder of a run that is not in the store and has ended. None: the store has it, or knows what to say of it."""
-    from calyx_orch.commands import unindexed
-    from calyx_orch.store import database, indexing
-
-    known: tuple[RunRow, ...] = ()
-    try:
-        with closing(database.open_store(store, create=False)) as opened:
-            known = opened.runs()
-            indexing.id_of(opened, run)
-            return None
-    except UsageError:
-        if naming.is_begun(run, known):
-            return None
-        found = [Path(row.folder) for row in unindexed.named(run, known)]
-    return found[0] if found and not archive.is_going_on(found[0]) else None
 
 
 FIGURES: tuple[Field[Any], ...] = (
