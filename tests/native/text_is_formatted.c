@@ -103,6 +103,7 @@ static void check_files(void)
 	text = calyx_read_all(path);
 	CHECK(text && !*text, "nothing is waited for");
 	free(text);
+	unlink(path);
 	text = calyx_read_all("/dev/zero");
 	CHECK(text && !*text, "there is an end to what is read");
 	free(text);
