@@ -71,7 +71,10 @@ static inline void scratch_remove(void)
 		unlink(scratch_paths[i]);
 	snprintf(path, sizeof(path), "%s/other", scratch_directory);
 	unlink(path);
-	rmdir(scratch_directory);
+	if (rmdir(scratch_directory) && errno == ENOTEMPTY) {
+		fprintf(stderr, "%s: this test leaves something there\n", scratch_directory);
+		_exit(1);
+	}
 }
 
 /* A private directory in TMPDIR, else /var/tmp (a disk, where /tmp may be RAM). */
