@@ -180,6 +180,19 @@ def test_what_cannot_be_done_is_said(home: Path, words: tuple[str, ...], says: s
     assert says in ended.stderr
 
 
+def test_a_place_is_named_by_an_option_of_its_own_or_by_scope_and_name(home: Path) -> None:
+    words = ("history", "--metric", "p99", "--engine", "calyx", "--json")
+    for short, long in (
+        (("--vm-host", "hv2"), ("--scope", "vm_host", "--name", "hv2")), (("--vm_host", "hv1"), ("--name", "hv1")),
+        (("--guest", "hv1-vm01"), ("--scope", "guest", "--name", "hv1-vm01")),
+    ):  # fmt: skip
+        told = json.loads(calyx(home, *words, *short).stdout)
+        assert told == json.loads(calyx(home, *words, *long).stdout)
+        assert {one["name"] for one in told["series"]} == {short[1]}
+    for several in (("--guest", "hv1-vm01", "--vm-host", "hv1"), ("--guest", "hv1-vm01", "--name", "hv2-vm01")):
+        assert calyx(home, *words, *several).stderr.startswith("name one place: --guest NAME, --vm-host NAME")
+
+
 def test_a_run_without_figures_is_no_baseline(tmp_path: Path, home: Path) -> None:
     store = database.open_store(f"sqlite:///{tmp_path / 'store.sqlite'}")
     indexing.put(store, replace(run_record(2, per_host=1, blocks=1), run_id="nobody", measurements=()))

@@ -77,6 +77,14 @@ def _with_page(html: Path | None, dashboard: Path | None) -> None:
         raise UsageError("--dashboard lists the figures of a page: name the page with --html FILE")
 
 
+def _place(scope: str, name: str | None, **named: str | None) -> tuple[str, str | None]:
+    """Scope and name of the one place that was named, by an option of its own or by the two of them."""
+    found = [(place, one) for place, one in named.items() if one is not None]
+    if len(found) + (name is not None) > 1:
+        raise UsageError("name one place: --guest NAME, --vm-host NAME, or --scope SCOPE --name NAME")
+    return found[0] if found else (scope, name)
+
+
 @app.command(epilog=EXIT_CODES)
 def index(
     paths: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or directories that hold some.")],
@@ -135,6 +143,11 @@ def history(
     ] = "throughput",
     scope: ScopeWord = "vm_host",
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Only this vm_host, storage or guest.")] = None,
+    guest: Annotated[str | None, typer.Option(metavar="NAME", help="The same as --scope guest --name NAME.")] = None,
+    vm_host: Annotated[
+        str | None,
+        typer.Option("--vm-host", "--vm_host", metavar="NAME", help="The same as --scope vm_host --name NAME."),
+    ] = None,
     workload: Annotated[str | None, typer.Option(metavar="NAME", help="Only this workload.")] = None,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Only this engine.")] = None,
     inventory: RunsOfWord = None,
@@ -146,6 +159,7 @@ def history(
     """Show a metric night by night, with incidents, suspects and recoveries."""
     from calyx_orch.commands import history as command
 
+    scope, name = _place(scope, name, guest=guest, vm_host=vm_host)
     given = {"name": name, "workload": workload, "engine": engine}
     where = {key: value for key, value in given.items() if value is not None}
     _with_page(html, dashboard)
