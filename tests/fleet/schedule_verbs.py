@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import time
@@ -59,6 +60,14 @@ def said(process: subprocess.Popen[str], status: int = 0) -> str:
     out, _ = process.communicate(timeout=WITHIN_S)
     assert process.returncode == status, out
     return out
+
+
+def each_second(base: Path, name: str) -> None:
+    """Let a schedule be due each second, as no person may write it: a test would wait for a minute."""
+    with sqlite3.connect(base / "store.sqlite") as store:
+        change = "UPDATE schedule SET settings = json_set(settings, '$.cron', '* * * * * *') WHERE name = ?"
+        assert store.execute(change, (name,)).rowcount == 1
+    store.close()
 
 
 def wait(until: Callable[[], Any]) -> Any:

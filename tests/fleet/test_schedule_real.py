@@ -13,7 +13,7 @@ import pytest
 from calyx_orch.commands.processes import descendants
 from calyx_orch.store import archive
 from fleet.local_guests import two_guests
-from fleet.schedule_verbs import Calyx, said, wait
+from fleet.schedule_verbs import Calyx, each_second, said, wait
 from web_server import WebServer
 
 
@@ -83,7 +83,8 @@ def test_a_daemon_that_is_killed_in_a_run_leaves_no_run_and_the_next_one_marks_i
     """The run ends with its daemon, and cleans its guests; another daemon tells."""
     fleet = two_guests(tmp_path)
     fleet.write_text(fleet.read_text().replace("runtime: 0.5s", "runtime: 60s"))
-    said(calyx("add", "often", fleet, "--cron", "* * * * * *", "--notify", "env:HOOK", "--runs", tmp_path / "runs"))
+    said(calyx("add", "often", fleet, "--cron", "* * * * *", "--notify", "env:HOOK", "--runs", tmp_path / "runs"))
+    each_second(tmp_path, "often")
     killed = calyx("daemon")
     wait(lambda: list((tmp_path / "data").glob("*/job.0")))
     family = descendants(killed.pid)
@@ -129,7 +130,8 @@ def test_a_daemon_that_was_to_look_once_and_is_told_to_end_leaves_nothing_runnin
 ) -> None:
     fleet = two_guests(tmp_path)
     fleet.write_text(fleet.read_text().replace("runtime: 0.5s", "runtime: 60s"))
-    said(calyx("add", "often", fleet, "--cron", "* * * * * *", "--notify", "env:HOOK"))
+    said(calyx("add", "often", fleet, "--cron", "* * * * *", "--notify", "env:HOOK"))
+    each_second(tmp_path, "often")
     once = calyx("daemon", "--once")
     wait(lambda: list((tmp_path / "data").glob("*/job.0")))
     once.send_signal(signal.SIGTERM)

@@ -14,7 +14,7 @@ import pytest
 from calyx_orch.commands.loopback import inventory_yaml
 from calyx_orch.commands.processes import descendants
 from calyx_orch.store import archive
-from fleet.schedule_verbs import Calyx, said, wait
+from fleet.schedule_verbs import Calyx, each_second, said, wait
 from fleet.whole_runs import guests_up, nothing_left
 from web_server import WebServer
 
@@ -47,8 +47,9 @@ async def test_a_night_whose_daemon_is_killed_is_gone_on_with_by_the_next_one(
     async with guests_up(2, tmp_path) as fleet:
         inventory = tmp_path / "inventory.yaml"
         inventory.write_text(inventory_yaml(fleet, body=FOUR_ROUNDS))
-        words = ("--cron", "* * * * * *", "--notify", "env:HOOK", "--interrupted", policy, "--runs", runs)
+        words = ("--cron", "* * * * *", "--notify", "env:HOOK", "--interrupted", policy, "--runs", runs)
         await asyncio.to_thread(said, calyx("add", "often", inventory, *words))
+        each_second(tmp_path, "often")
         killed = calyx("daemon")
 
         def night() -> list[Path]:
