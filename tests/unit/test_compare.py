@@ -86,6 +86,25 @@ def test_a_verdict_of_few_units_among_many_rows_says_what_it_rests_on(record: Ru
     assert not any("Student" in note for note in equal.notes)
 
 
+def test_the_more_rows_are_corrected_together_the_more_units_each_needs(record: RunRecord) -> None:
+    """Six are enough for 23 rows, and not for 24: two sides of six that do not overlap at all have p = 2 / 924."""
+    (one,) = (
+        one
+        for one in compare.compare(sides.by_fact(scaled(record, 0.5, vm_host="hv2"), "vm_host"), fact="vm_host").rows
+        if (one.metric, one.workload, one.engine) == ("throughput", "randread-4k", "calyx")
+    )
+    bare = replace(one, verdict="", p_adjusted=None)
+    assert (bare.effect.units, significance.units_without_shape(23, is_paired=False)) == (6, 6)
+    assert {told.verdict for told in compare.judged([replace(bare) for _ in range(23)])} == {"worse"}
+    told = list(compare.judged([replace(bare) for _ in range(24)]))
+    assert {(row.verdict, row.note, row.p_adjusted) for row in told} == {
+        ("not enough data", "not enough data: 6 of 7 pairs, as 24 rows are corrected together", None)
+    }
+    more = replace(bare, effect=replace(bare.effect, units=7))
+    mixed = list(compare.judged([*(replace(bare) for _ in range(5)), *(replace(more) for _ in range(20))]))
+    assert [row.verdict for row in mixed] == ["not enough data"] * 5 + ["worse"] * 20
+
+
 def test_equal_vm_hosts_are_not_told_apart(record: RunRecord) -> None:
     found = compare.compare(sides.by_fact(record, "vm_host"), fact="vm_host")
     assert {row(found, "throughput", engine=engine).verdict for engine in ("calyx", "fio-io_uring")} == {
@@ -175,6 +194,10 @@ def test_latencies_of_nearly_the_same_rate_get_a_verdict_and_what_the_rate_decid
 
 def test_runs_that_were_offered_the_same_rate_are_at_equal_load(record: RunRecord) -> None:
     nights = [sides.of_run("before", at_rate(record, 1000)), sides.of_run("after", at_rate(record, 1000))]
+    found = compare.compare(nights)
+    assert row(found, "P99", engine="calyx").verdict == "not enough data", "six units, and more than 23 rows"
+    alone = replace(record, measurements=tuple(m for m in record.measurements if m.engine == "calyx"))
+    nights = [sides.of_run("before", at_rate(alone, 1000)), sides.of_run("after", at_rate(alone, 1000))]
     found = compare.compare(nights)
     assert row(found, "P99", engine="calyx").verdict == "no difference found"
     assert not found.differences

@@ -112,12 +112,12 @@ def compare(sides: Sequence[Side], *, fact: str = "") -> Comparison:
         for key in sorted(mine.keys() & units[0].keys(), key=order)
         for row in _rows(side, mine[key], sides[0], units[0][key], key)
     ]
-    judged = tuple(_judged(rows))
+    every = tuple(judged(rows))
     return Comparison(
         sides=tuple(sides),
-        rows=judged,
+        rows=every,
         differences=tuple(differences(sides, fact)),
-        notes=tuple(remarks(sides, units, judged, fact)),
+        notes=tuple(remarks(sides, units, every, fact)),
     )
 
 
@@ -250,7 +250,7 @@ def _crowd(side: Side, key: Key, units: Sequence[Unit]) -> int:
 def _verdict(
     metric: Metric, effect: Effect, throughput: Effect, workload: Workload, side: Side, reference: Side
 ) -> tuple[str, str]:
-    """The verdict before the correction, and a note. Better or worse is decided by `_judged`."""
+    """The verdict before the correction, and a note. Better or worse is decided by `judged`."""
     if effect.p is None:
         return NOT_ENOUGH, effect.reason
     if metric.is_latency and not _equal_load(throughput, workload, side, reference):
@@ -270,12 +270,16 @@ def _load_note(workload: Workload) -> str:
     return "the load of a closed loop follows from its latency; for a verdict measure at load points (`rate: [50%]`), or set `rate_iops`"
 
 
-def _judged(rows: Sequence[ComparisonRow]) -> Iterable[ComparisonRow]:
-    """Correct all p-values together and say better or worse."""
-    open_ = [row for row in rows if not row.verdict and row.effect.p is not None]
+def judged(rows: Sequence[ComparisonRow]) -> Iterable[ComparisonRow]:
+    """Correct all p-values together and say better or worse; of fewer units than so many rows need, neither."""
+    few = _too_few(rows)
+    open_ = [row for row in rows if _is_open(row) and id(row) not in few]
     adjusted = dict(zip(map(id, open_), significance.holm([row.effect.p or 0.0 for row in open_]), strict=True))
     better = {metric.name: metric.more_is_better for metric in METRICS}
     for row in rows:
+        if id(row) in few:
+            yield replace(row, verdict=NOT_ENOUGH, note=few[id(row)])
+            continue
         if id(row) not in adjusted or row.effect.ratio is None:
             yield row
             continue
@@ -284,6 +288,29 @@ def _judged(rows: Sequence[ComparisonRow]) -> Iterable[ComparisonRow]:
         if p < LEVEL:
             verdict = BETTER if (row.effect.ratio > 1) == better[row.metric] else WORSE
         yield replace(row, p_adjusted=p, verdict=verdict)
+
+
+def _is_open(row: ComparisonRow) -> bool:
+    return not row.verdict and row.effect.p is not None
+
+
+def _too_few(rows: Sequence[ComparisonRow]) -> dict[int, str]:
+    """By row, why it cannot be judged beside the others: the more are corrected together, the more units each needs.
+
+    As many as would tell two sides apart that do not overlap at all by a test that knows no shape of noise: with fewer nothing would.
+    """
+    told: dict[int, str] = {}
+    while True:
+        open_ = [row for row in rows if _is_open(row) and id(row) not in told]
+        needed = significance.units_without_shape(max(len(open_), 1), is_paired=False)
+        few = [row for row in open_ if row.effect.units < needed]
+        if not few:
+            return told
+        for row in few:
+            what = "pairs" if row.effect.paired else "units a side"
+            told[id(row)] = (
+                f"{NOT_ENOUGH}: {row.effect.units} of {needed} {what}, as {len(open_)} rows are corrected together"
+            )
 
 
 def _workload(side: Side, name: str) -> Workload:
