@@ -24,6 +24,7 @@ from calyx_orch.plan import choice, trials
 from calyx_orch.runner.fleet import raise_first
 from calyx_orch.runner.rounds import data_seed
 from calyx_orch.runner.session import Session
+from calyx_orch.store import durable
 
 TRIAL_S = 1.0
 TRIAL_RAMP_S = 0.25
@@ -84,21 +85,11 @@ class Cache:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _alone_in(self.path.parent):
                 others = {known: one for known, one in self._read().items() if known != key}
-                self._write(self.path, dict(list({**others, key: entry}.items())[-CACHE_ENTRIES_MAX:]))
-        except OSError as error:
-            return f"the calibration could not be kept in {self.path}: {error.strerror}"
+                kept = dict(list({**others, key: entry}.items())[-CACHE_ENTRIES_MAX:])
+                durable.write(self.path, json.dumps({"format": CACHE_FORMAT, "entries": kept}, indent=1))
+        except (OSError, FolderError) as error:
+            return f"the calibration could not be kept in {self.path}: {error}"
         return None
-
-    def _write(self, path: Path, entries: Mapping[str, Any]) -> None:
-        temporary = path.with_name(f"{path.name}.{os.getpid()}")
-        try:
-            temporary.touch(0o600)
-            temporary.write_text(json.dumps({"format": CACHE_FORMAT, "entries": entries}, indent=1), encoding="utf-8")
-            temporary.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
 
 
 @contextlib.contextmanager
